@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -24,6 +23,7 @@ from pytensor.graph.traversal import graph_inputs, io_toposort
 
 import pytensor_cl
 from pytensor_cl.pymc.density import ModelDensity
+from pytensor_cl.pymc.progress import warn
 
 __all__ = ["Checkpoint", "load_state_dict", "model_digest", "state_dict"]
 
@@ -240,7 +240,7 @@ class Checkpoint:
             self._write(json.dumps(header), arrays)
         except OSError as error:
             if not self._has_failed:
-                warnings.warn(f"the checkpoint {str(self.path)!r} cannot be written: {error}", stacklevel=2)
+                warn(f"the checkpoint {str(self.path)!r} cannot be written: {error}")
             self._has_failed = True
         now = perf_counter()
         self._next = now + max(SECONDS, _SHARE * (now - begun))

@@ -1,5 +1,6 @@
 """From draws in the unbounded space to what PyMC and ArviZ call inference data."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from pytensor.link.vm import VMLinker
 import pytensor_cl
 from pytensor_cl.pymc.checks import replace_parameter_checks
 from pytensor_cl.pymc.memory import available_memory
+from pytensor_cl.pymc.progress import warn
 
 __all__ = ["constrain", "inference_data", "log_likelihood"]
 
@@ -99,7 +101,7 @@ class _AllDraws:
     def __init__(self, model: Any, draws: Sequence[np.ndarray], mode: Any) -> None:
         self._values = model.value_vars
         self._shape = draws[0].shape[:2]
-        self._flat = [array.reshape(-1, *array.shape[2:]) for array in draws]
+        self._flat = [array.reshape(math.prod(self._shape), *array.shape[2:]) for array in draws]
         self._mode = mode
 
     def compute(self, variables: Sequence[Any], name: str) -> dict[str, np.ndarray]:
@@ -198,10 +200,9 @@ def _reason(error: Exception) -> str:
 
 def _say_left_out(variable: str, name: str, reason: str) -> None:
     what = f"the log likelihood of {variable}" if name == "log_likelihood" else variable
-    warnings.warn(
+    warn(
         f"{what} is not in the result: {reason}. The draws of the other variables are; var_names= selects variables, "
-        "and pymc.compute_deterministics and pymc.compute_log_likelihood add to a part of the draws",
-        stacklevel=2,
+        "and pymc.compute_deterministics and pymc.compute_log_likelihood add to a part of the draws"
     )
 
 

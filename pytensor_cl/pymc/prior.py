@@ -1,6 +1,5 @@
 """Draws from the prior, where sequential Monte Carlo begins."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ from pymc.pytensorf import compile as compile_with_updates
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import FAST_COMPILE
 from pytensor.graph.replace import vectorize_graph
+
+from pytensor_cl.pymc.progress import warn
 
 __all__ = ["PriorDraws"]
 
@@ -126,20 +127,18 @@ class PriorDraws:
             if kept == chains:
                 break
         if undefined:
-            warnings.warn(
+            warn(
                 f"the log density is NaN or infinite at {undefined:,} of {total:,} draws from the prior, which count "
-                "as draws whose likelihood is zero",
-                stacklevel=4,
+                "as draws whose likelihood is zero"
             )
         if not kept:
             point = {name: values[-1] for name, values in zip(self._names, drawn, strict=True)}
             raise SamplingError(f"the likelihood is zero at all of {total:,} draws from the prior; the last: {point}")
         log_share = float(np.log((kept - 1) / (total - 1) if kept == chains else kept / total))
         if kept < chains:
-            warnings.warn(
+            warn(
                 f"the likelihood is zero at all but {kept:,} of {total:,} draws from the prior, so that {chains:,} "
-                f"particles begin at {kept:,} points: the evidence is not precise",
-                stacklevel=4,
+                f"particles begin at {kept:,} points: the evidence is not precise"
             )
         points = [np.concatenate(values)[np.arange(chains) % kept] for values in zip(*parts, strict=True)]
         log_density(points)

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -16,7 +15,7 @@ from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.langevin import Langevin
 from pytensor_cl.pymc.meads import Meads
 from pytensor_cl.pymc.nuts import Nuts, TreeChains
-from pytensor_cl.pymc.progress import progress_bar
+from pytensor_cl.pymc.progress import progress_bar, warn
 from pytensor_cl.pymc.samplers import Chees, Iteration
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
@@ -199,7 +198,7 @@ class Run:
         except KeyboardInterrupt:
             if not len(self.kept):
                 raise
-            warnings.warn(f"interrupted: {len(self.kept)} of {settings.draws} draws are there", stacklevel=3)
+            warn(f"interrupted: {len(self.kept)} of {settings.draws} draws are there")
         else:
             save(True)
 

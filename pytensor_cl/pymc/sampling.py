@@ -1,6 +1,5 @@
 """`sample`: draws from the posterior of a PyMC model with many chains at once."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -34,6 +33,7 @@ from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
 from pytensor_cl.pymc.prior import PriorDraws
+from pytensor_cl.pymc.progress import warn
 from pytensor_cl.pymc.run import AnyChains, AnySampler, Draws, Record, Run, Settings
 from pytensor_cl.pymc.samplers import Chees
 from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
@@ -296,16 +296,15 @@ def _attributes(
         **tempering,
     }
     if sampler.restarted:
-        warnings.warn(
+        warn(
             f"{len(sampler.restarted)} of {call.chains} chains were lost in the warm-up, and have started again from "
-            "others' positions",
-            stacklevel=3,
+            "others' positions"
         )
     stats = run.kept.stats()
     try:
         attrs.update(summary(run.kept, stats, tuning + sampling, call.superchains, state.density.parameter_names))
     except MemoryError:
-        warnings.warn("memory is not enough for effective sample sizes and nested R-hat", stacklevel=3)
+        warn("memory is not enough for effective sample sizes and nested R-hat")
     return attrs, stats
 
 
@@ -365,18 +364,16 @@ def summary(
     trajectories = stats["n_steps"].sum() if "n_diverging" in stats else counts.size
     divergences = int(counts.sum())
     if divergences:
-        warnings.warn(
+        warn(
             f"{divergences:,} of {trajectories:,} trajectories diverged; a higher target_accept or another "
-            "parametrisation helps",
-            stacklevel=3,
+            "parametrisation helps"
         )
     lost = find_lost(flat, stats)
     if lost.size:
         some = ", ".join(map(str, lost[:10])) + (", ..." if lost.size > 10 else "")
-        warnings.warn(
+        warn(
             f"{lost.size} of {flat.shape[0]} chains are lost: they do not move, or are where the posterior has next to "
-            f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps",
-            stacklevel=3,
+            f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps"
         )
     _judge_rhat(rhats, superchains, length, names)
     return {
@@ -402,7 +399,7 @@ def _judge_rhat(rhats: np.ndarray, superchains: int, length: int, names: Sequenc
         message = f"is {largest:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps"
     else:
         return
-    warnings.warn(f"nested R-hat {message}", stacklevel=4)
+    warn(f"nested R-hat {message}")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Sequential Monte Carlo: from the prior to the posterior through powers of the likelihood."""
 
 import math
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy.special import logsumexp
 
 from pytensor_cl.pymc.adaptation import DualAveraging, halton
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
+from pytensor_cl.pymc.progress import warn
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
 __all__ = ["effective_size", "next_temperature", "systematic", "temper"]
@@ -138,10 +138,9 @@ def temper(
             )
         temperature, stages = following, stages + 1
     if collapsed:
-        warnings.warn(
+        warn(
             f"the particles collapsed at {len(collapsed)} of {stages} temperatures, and neither the evidence nor the "
-            f"draws can be relied on; more chains help ({collapsed[0]})",
-            stacklevel=3,
+            f"draws can be relied on; more chains help ({collapsed[0]})"
         )
     return log_evidence, stages
 
