@@ -33,8 +33,6 @@ class Trajectory(NamedTuple):
     growth : ndarray
         For each chain, half the derivative in time of the squared distance from the mean at the end of the trajectory,
         times the growth of the squared distance: the term of the ChEES criterion.
-    moments : ndarray
-        Means and variances of the positions, and variances of the gradients, over chains: shape (3, parameters).
     """
 
     acceptance: np.ndarray
@@ -44,7 +42,6 @@ class Trajectory(NamedTuple):
     energy: np.ndarray
     energy_error: np.ndarray
     growth: np.ndarray
-    moments: np.ndarray
 
     def statistics(self, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
         """Return the statistics of each chain by PyMC's names.
@@ -141,8 +138,8 @@ class Chains:
 
     def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
         """Return copies of the positions and gradients, as float64 of shape (chains, parameters)."""
-        position, gradient = self._position.get_value(), self._gradient.get_value()
-        return np.asarray(position, "float64"), np.asarray(gradient, "float64")
+        position, gradient = (np.asarray(v.get_value(), "float64") for v in (self._position, self._gradient))
+        return position, gradient
 
     def set_inverse_temperature(self, value: float) -> None:
         """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
@@ -199,6 +196,7 @@ class Hamiltonian(Chains):
         self._proposal_density = self._per_chain_state("proposal_density")
         self._energy = self._per_chain_state("energy")
         self.inverse_mass = self._shared("inverse_mass", (density.size,))
+        self._momentum_scale = self._shared("momentum_scale", (density.size,))
         self.set_inverse_mass(np.ones(density.size))
         self.begin = self._compile_begin()
         self.step = self._compile_step()
@@ -239,6 +237,8 @@ class Hamiltonian(Chains):
             One positive number for each parameter.
         """
         self.inverse_mass.set_value(np.asarray(flat, self.density.dtype))
+        # In the graph this would be a node of the host, which Numba compiles.
+        self._momentum_scale.set_value(np.asarray(1 / np.sqrt(flat), self.density.dtype))
 
     def observed(self) -> np.ndarray:
         """Return the log likelihood of each chain, of a tempered density."""
@@ -290,7 +290,7 @@ class Hamiltonian(Chains):
         updates = {
             self.rng: rng,
             self._energy: 0.5 * rows(pt.sqr(drawn)) - self._log_density,
-            self._momentum: drawn / pt.sqrt(self.inverse_mass) + 0.5 * self._step_size * self._gradient,
+            self._momentum: drawn * self._momentum_scale + 0.5 * self._step_size * self._gradient,
             self._proposal: self._position,
         }
         return self._function([self._step_size], [], updates, "begin")
@@ -328,8 +328,7 @@ class Hamiltonian(Chains):
         }
         energy = self._energy + pt.switch(accepted, error, 0)
         growth = self._growth(momentum, ~diverging)
-        moments = pt.stack([position.mean(axis=0), position.var(axis=0), gradient.var(axis=0)])
-        outputs = [acceptance, accepted, diverging, log_density, energy, error, growth, moments]
+        outputs = [acceptance, accepted, diverging, log_density, energy, error, growth]
         return self._function([self._step_size, moves], outputs, updates, "finish")
 
     def _growth(self, momentum: TensorVariable, finite: TensorVariable) -> TensorVariable:

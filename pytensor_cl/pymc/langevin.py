@@ -118,10 +118,6 @@ class Langevin(Chains):
         for shared, value in values:
             shared.set_value(np.ascontiguousarray(value, self.density.dtype))
 
-    def gradients(self) -> np.ndarray:
-        """Return a copy of the gradients, of shape (chains, parameters)."""
-        return np.asarray(self._gradient.get_value())
-
     def trajectory(self, n_steps: int) -> Steps:
         """Take `n_steps` steps.
 

@@ -1,7 +1,7 @@
 """Chains that are not where the posterior is: which ones, and how they start again from others in the warm-up."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -13,8 +13,8 @@ _ALLOWANCE = 10.0
 """A chain may be in a region whose mass is exp(-10) of the others'."""
 _SPREADS = 30.0
 """And, on top of that, this many median absolute deviations of the upper half of the chains: 12 standard deviations."""
-_LEAST_ACCEPTANCE = 0.1
-"""A chain without a move is stuck if its acceptance is below this share of the median; else that was by chance."""
+_LEAST_MOVES = 0.1
+"""A chain that has not moved is stuck if its acceptances add up to less; else that was by chance."""
 
 
 class States(Protocol):
@@ -29,21 +29,24 @@ class States(Protocol):
         """Move the chains, and return their log densities."""
 
 
-def lost_chains(log_density: np.ndarray, deviations: np.ndarray, acceptance: np.ndarray) -> np.ndarray:
-    """Return which chains are lost: they do not move, or are where the posterior has next to no mass.
+def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    """Return which chains are where the posterior has next to no mass.
 
-    A chain that made no move is lost if its mean acceptance is less than a tenth of the chains' median.
+    A chain is lost if two numbers are far below those of the other chains: its mean log density, and an estimate of the
+    logarithm of the mass of the region where it moves. The estimate is the mean log density plus the sum of the
+    logarithms of the deviations of the chain's own states (exact for a normal distribution, up to a constant). Far
+    below is: below the median of the upper half of all chains by more than 10 and 30 median absolute deviations of that
+    half. So
 
-    Of the others the mass of the region where a chain moves is estimated: its logarithm is the mean log density plus
-    the sum of the logarithms of the deviations of the chain's own states, up to a constant (for a normal distribution
-    that is exact). A chain is lost if it is below the median of the upper half of all chains by more than 10, and 30
-    median absolute deviations of that half. So a chain in another mode is lost only if that mode has less than
-    exp(-10) of the mass; a lower mode that is wide enough is none of these. The criterion holds as long as a quarter of
-    the chains are where the mass is.
+    - a chain in another mode is lost only if that mode has less than exp(-10) of the mass; a lower mode that is wide
+      enough is none of these;
+    - a chain that moves slowly, or not at all, is not lost where the density is as large as elsewhere.
+
+    The criterion holds as long as a quarter of the chains are where the mass is.
 
     Parameters
     ----------
-    log_density, acceptance
+    log_density
         Means over the states of each chain: shape (chains,).
     deviations
         Standard deviations over the states of each chain: shape (chains, parameters).
@@ -56,19 +59,21 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray, acceptance: np.
     moves = (deviations > 0).any(axis=1)
     if not moves.any():
         return np.zeros(len(moves), bool)
-    stuck = ~moves & ~(acceptance >= _LEAST_ACCEPTANCE * np.median(acceptance))
+    # A parameter that no chain moves does not count.
     usual = np.median(deviations[moves], axis=0)
-    # A chain that made no move by chance says nothing about its region; a parameter that no chain moves does not count.
-    deviations = np.where(moves[:, None], np.maximum(deviations, 1e-10 * usual), usual)
-    log_mass = log_density + np.log(deviations[:, usual > 0]).sum(axis=1)
-    log_mass = np.where(np.isfinite(log_mass) & ~stuck, log_mass, -np.inf)
-    upper = np.sort(log_mass)[len(log_mass) // 2 :]
+    widths = np.maximum(deviations, 1e-10 * usual)[:, usual > 0]
+    return _far_below(log_density) & _far_below(log_density + np.log(widths).sum(axis=1))
+
+
+def _far_below(values: np.ndarray) -> np.ndarray:
+    """Return which values are far below those of the upper half; values that are not finite are."""
+    values = np.where(np.isfinite(values), values, -np.inf)
+    upper = np.sort(values)[len(values) // 2 :]
     upper = upper[np.isfinite(upper)]
     if not upper.size:
-        return stuck
+        return np.zeros(len(values), bool)
     centre = np.median(upper)
-    spread = np.median(np.abs(upper - centre))
-    return log_mass < centre - _ALLOWANCE - _SPREADS * spread
+    return values < centre - _ALLOWANCE - _SPREADS * np.median(np.abs(upper - centre))
 
 
 class Watch:
@@ -100,16 +105,16 @@ class Watch:
         self._count = 0
         self._origin = np.zeros(self._shape)
         self._sums = np.zeros((2, *self._shape))
-        self._log_density, self._acceptance = np.zeros(self._shape[0]), np.zeros(self._shape[0])
+        self._log_density = np.zeros(self._shape[0])
 
-    def add(self, positions: np.ndarray, log_density: np.ndarray, acceptance: np.ndarray) -> None:
+    def add(self, positions: np.ndarray, log_density: np.ndarray) -> None:
         """Take a state of each chain into account.
 
         Parameters
         ----------
         positions
             Shape (chains, parameters).
-        log_density, acceptance
+        log_density
             Shape (chains,).
         """
         if not self._count:
@@ -119,7 +124,6 @@ class Watch:
         self._sums[0] += moved
         self._sums[1] += moved * moved
         self._log_density += log_density
-        self._acceptance += acceptance
 
     def restart_lost(self) -> int:
         """Move lost chains to where others are, forget what they did, and return how many there were."""
@@ -127,7 +131,7 @@ class Watch:
         if n < _LEAST_STATES:
             return 0
         variances = np.maximum(self._sums[1] / n - (self._sums[0] / n) ** 2, 0)
-        lost = lost_chains(self._log_density / n, np.sqrt(variances), self._acceptance / n)
+        lost = lost_chains(self._log_density / n, np.sqrt(variances))
         self.forget()
         if lost.any():
             self.restarted.update(int(index) for index in np.flatnonzero(lost))
@@ -137,19 +141,24 @@ class Watch:
         return int(lost.sum())
 
 
-def find_lost(draws: np.ndarray, stats: Any) -> np.ndarray:
-    """Return the numbers of the chains whose draws are lost (`lost_chains`).
+def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the numbers of the chains that are lost (`lost_chains`), or stuck.
+
+    A chain is stuck if all its draws are the same, and its acceptance probabilities add up to less than 0.1. In the
+    warm-up such a chain does not start again if its density is large: the narrow place where it is belongs to the
+    posterior.
 
     Parameters
     ----------
     draws
         Shape (chains, draws, parameters), at least four draws; with fewer, none is lost.
     stats
-        Mapping with log densities ``lp`` and acceptance probabilities ``acceptance_rate``, of shape (chains, draws).
+        Log densities ``lp`` and acceptance probabilities ``acceptance_rate``, of shape (chains, draws).
     """
     if draws.shape[1] < _LEAST_STATES:
         return np.zeros(0, int)
-    means = [np.asarray(stats[name], "float64").mean(axis=1) for name in ("lp", "acceptance_rate")]
     # A deviation of exactly zero for a chain that does not move.
     deviations = (draws - draws[:, :1]).std(axis=1, dtype="float64")
-    return np.flatnonzero(lost_chains(means[0], deviations, means[1]))
+    lost = lost_chains(np.asarray(stats["lp"], "float64").mean(axis=1), deviations)
+    stuck = ~(deviations > 0).any(axis=1) & (stats["acceptance_rate"].sum(axis=1) < _LEAST_MOVES)
+    return np.flatnonzero(lost | stuck)

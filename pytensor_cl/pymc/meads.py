@@ -151,7 +151,7 @@ class Meads:
     def _look_for_lost_chains(self, trajectory: Steps) -> None:
         """Restart lost chains after three quarters of the warm-up, and at its end."""
         if self._count > self._tune // 2:
-            self._watch.add(self._chains.flat_state()[0], trajectory.log_density, trajectory.acceptance)
+            self._watch.add(self._chains.flat_state()[0], trajectory.log_density)
         if self._count in (3 * self._tune // 4, self._tune):
             self._watch.restart_lost()
             self._watch.forget()

@@ -158,7 +158,7 @@ class StepAndMass:
         usual = np.ones(len(acceptance), bool)
         for state in states:
             usual &= self._mass.update(state.positions, state.gradients)
-            self._watch.add(state.positions, state.log_density, acceptance)
+            self._watch.add(state.positions, state.log_density)
         # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
         self._step.update(harmonic_mean(np.maximum(acceptance[usual] if usual.any() else acceptance, 1e-2)))
         self._count += len(states)

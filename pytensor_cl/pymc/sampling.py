@@ -149,7 +149,7 @@ def sample(
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
         ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``; ``restarted_chains``, how many
         chains were lost in the warm-up and have started again from others' positions; and ``lost_chains``, the numbers
-        of those that are lost at the end. What a lost chain is, `pytensor_cl.pymc.lost.lost_chains` says.
+        of those that are lost at the end. What a lost chain is, `pytensor_cl.pymc.lost` says.
 
     Raises
     ------

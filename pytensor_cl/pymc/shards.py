@@ -71,9 +71,8 @@ class ShardedHamiltonian:
     """Hamiltonian trajectories of chains on several devices; it does what a `Hamiltonian` does on one.
 
     The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
-    compute at the same time. Statistics are those of all chains, in the order of the parts, but for two: the criterion
-    of the trajectory length compares a chain with the mean of its part, and variances of gradients are means over
-    parts.
+    compute at the same time. Statistics are those of all chains, in the order of the parts, but for one: the criterion
+    of the trajectory length compares a chain with the mean of its part.
 
     Parameters
     ----------
@@ -166,10 +165,7 @@ class ShardedHamiltonian:
     def trajectory(self, step_size: float, n_steps: int) -> Trajectory:
         """Move all chains along trajectories of `n_steps` steps."""
         parts = self._each(lambda device, part: device.trajectory(step_size, n_steps))
-        joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in Trajectory._fields[:-1]}
-        means, variances, slopes = np.stack([part.moments for part in parts], axis=1)
-        moments = np.stack([means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0), slopes.mean(axis=0)])
-        return Trajectory(**joined, moments=moments)
+        return Trajectory(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each part (`checkpoint.state_dict`)."""
