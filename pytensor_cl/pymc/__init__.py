@@ -1,7 +1,7 @@
 """What models of PyMC need beside mode OPENCL. Importing this package imports PyMC and ArviZ.
 
-`sample` draws from a posterior with many chains that advance together. `replace_parameter_checks` prepares a
-log-probability for a batch of points.
+`sample` draws from a posterior with many chains that advance together; its callback gets a `Record`.
+`replace_parameter_checks` prepares a log-probability for a batch of points.
 """
 
 try:
@@ -11,6 +11,7 @@ except ImportError as error:
     raise ImportError("pytensor_cl.pymc needs PyMC and ArviZ: pip install pytensor-cl[pymc]") from error
 
 from pytensor_cl.pymc.checks import replace_parameter_checks
+from pytensor_cl.pymc.run import Record
 from pytensor_cl.pymc.sampling import sample
 
-__all__ = ["replace_parameter_checks", "sample"]
+__all__ = ["Record", "replace_parameter_checks", "sample"]

@@ -76,6 +76,8 @@ class ModelDensity:
         self.dtype = pytensor.config.floatX
         self.dtypes = [value.type.dtype for value in self.values]
         self.shapes = [tuple(shapes[name]) for name in self.names]
+        if not self.size:
+            raise ValueError(f"the model has no parameter to sample: {', '.join(self.names)} has no element")
         sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.parameter_is_periodic = np.repeat(np.array(self.is_periodic), sizes)
         self.temperature: Any = None
@@ -86,7 +88,8 @@ class ModelDensity:
             one = np.asarray(1, self.dtype)
             self.temperature = pytensor.shared(one, name="inverse_temperature", shape=())
             prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
-            total = prior + self.temperature * observed
+            # A likelihood of zero to the power 0 is 1.
+            total = prior + pt.switch(self.temperature > 0, self.temperature * observed, np.asarray(0, observed.dtype))
             parts = [observed]
         self._total = total
         self._parts = [*pytensor.grad(total, self.values, disconnected_inputs="ignore"), *parts]
@@ -95,6 +98,11 @@ class ModelDensity:
     def size(self) -> int:
         """Number of parameters of one chain."""
         return sum(int(np.prod(shape)) for shape in self.shapes)
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """Name of the value variable of each parameter."""
+        return [name for name, shape in zip(self.names, self.shapes, strict=True) for _ in range(int(np.prod(shape)))]
 
     def split(self, flat: Any, *batch: Any) -> Iterator[Any]:
         """Yield the part of each value variable, in its shape and dtype.

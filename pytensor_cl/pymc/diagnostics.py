@@ -26,10 +26,10 @@ def bulk_ess(draws: np.ndarray) -> np.ndarray:
     half = n_draws // 2
     if half < 2:
         return np.full(size, np.nan)
-    split = np.concatenate([draws[:, :half], draws[:, n_draws - half :]]).astype("float64")
     result = np.empty(size)
     for index in range(size):
-        result[index] = _ess(_normal_scores(split[:, :, index]))
+        split = np.concatenate([draws[:, :half, index], draws[:, n_draws - half :, index]]).astype("float64")
+        result[index] = _ess(_normal_scores(split))
     return result
 
 
@@ -91,7 +91,7 @@ def nested_rhat(draws: np.ndarray, superchains: int) -> np.ndarray:
     length = n_chains // superchains
     if superchains < 2 or length < 2:
         return np.full(size, np.nan)
-    nested = draws.reshape(superchains, length, n_draws, size).astype("float64")
+    nested = draws.reshape(superchains, length, n_draws, size).astype("float64", copy=False)
     chain_means = nested.mean(axis=2)
     within = nested.var(axis=2, ddof=1).mean(axis=1) if n_draws > 1 else 0.0
     between_chains = chain_means.var(axis=1, ddof=1)

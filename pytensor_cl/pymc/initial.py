@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
@@ -13,14 +12,25 @@ __all__ = ["RETRIES", "InitialPoints", "approach", "move_to_bulk"]
 RETRIES = 10
 """How often a starting point without a finite log density is drawn again, as in PyMC."""
 
-PRIOR_RETRIES = 200
-"""The same for draws from the prior: those that a transform does not allow, such as an ordering, are rejected."""
-
 
 _PAIRS = 24
 """Pairs of steps and changes of the gradient from which a search direction is made."""
 _MOST_EVALUATIONS = 150
 _MOST_HALVINGS = 30
+
+
+def superchain_members(chains: int, superchains: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the superchain where each chain starts, and the first chain of each superchain.
+
+    Superchains have equal lengths. Chains that are left over start with the last one.
+
+    Parameters
+    ----------
+    chains, superchains
+        Their numbers.
+    """
+    length = chains // superchains
+    return np.minimum(np.arange(chains) // length, superchains - 1), length * np.arange(superchains)
 
 
 class InitialPoints:
@@ -34,28 +44,13 @@ class InitialPoints:
         Starting values by variable or name, as `pymc.sample` takes them.
     jitter
         Whether each superchain starts at a point of its own.
-    from_prior
-        Whether the points are draws from the prior, without jitter.
-
-    Raises
-    ------
-    ValueError
-        If the points are draws from a prior that is improper.
     """
 
-    def __init__(self, model: Any, initvals: Any, jitter: bool, from_prior: bool = False) -> None:
-        improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-        if from_prior and improper:
-            raise ValueError(
-                f"sampler 'smc' begins with draws from the prior, and that of {', '.join(improper)} is improper"
-            )
-        self._retries = PRIOR_RETRIES if from_prior else RETRIES
+    def __init__(self, model: Any, initvals: Any, jitter: bool) -> None:
+        self._model = model
         self._names = [value.name for value in model.value_vars]
-        jittered = set(model.free_RVs) if jitter and not from_prior else set()
-        strategy = "prior" if from_prior else "support_point"
-        self._draw = make_initial_point_fn(
-            model=model, overrides=initvals, jitter_rvs=jittered, default_strategy=strategy
-        )
+        jittered = set(model.free_RVs) if jitter else set()
+        self._draw = make_initial_point_fn(model=model, overrides=initvals, jitter_rvs=jittered)
 
     def shapes(self, seed: int) -> Mapping[str, tuple[int, ...]]:
         """Return the shape of each value variable.
@@ -80,7 +75,7 @@ class InitialPoints:
         seeds
             One for each superchain.
         chains
-            Number of chains, which the number of superchains divides.
+            Number of chains; at least one for each superchain.
         log_density
             Returns the log densities of all chains.
 
@@ -90,21 +85,31 @@ class InitialPoints:
             If a superchain has found no point with a finite log density.
         """
         rng = np.random.default_rng(list(seeds))
-        length = chains // len(seeds)
+        superchain, first = superchain_members(chains, len(seeds))
         drawn = [self._draw(seed) for seed in seeds]
-        for _ in range(self._retries + 1):
+        for _ in range(RETRIES + 1):
             stacked = [np.stack([point[name] for point in drawn]) for name in self._names]
-            points = [np.repeat(values, length, axis=0) for values in stacked]
-            density = log_density(points)[::length]
+            points = [values[superchain] for values in stacked]
+            density = log_density(points)[first]
             bad = np.flatnonzero(~np.isfinite(density))
             if not bad.size:
                 return points
             for index in bad:
                 drawn[index] = self._draw(int(rng.integers(2**30)))
+        last = drawn[bad[0]]
         raise SamplingError(
-            f"{bad.size} of {len(seeds)} starting points have no finite log density after {self._retries} further "
-            f"draws; the last: {drawn[bad[0]]}"
+            f"{bad.size} of {len(seeds)} starting points have no finite log density after {RETRIES} further "
+            f"draws. {self._culprits(last)} The last point: {last}"
         )
+
+    def _culprits(self, point: Mapping[str, np.ndarray]) -> str:
+        """Return a sentence that names the variables whose log density is not finite at a point."""
+        try:
+            terms = self._model.point_logps(point, round_vals=17)
+        except Exception as error:
+            return f"PyMC cannot evaluate the terms of the log density: {error}."
+        bad = ", ".join(f"{name} is {value}" for name, value in terms.items() if not np.isfinite(value))
+        return f"There the log density of {bad}." if bad else "There each term of the log density is finite by itself."
 
 
 class _Secants:
@@ -248,13 +253,13 @@ def move_to_bulk(chains: Any, superchains: int) -> None:
     superchains
         Their number: the chains of each are at one point.
     """
-    length = chains.chains // superchains
-    positions = chains.flat_state()[0][::length]
+    superchain, first = superchain_members(chains.chains, superchains)
+    positions = chains.flat_state()[0][first]
 
     def evaluate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        flat = np.repeat(points, length, axis=0)
+        flat = points[superchain]
         density = chains.set_positions(list(chains.density.split(flat, chains.chains)))
-        return np.asarray(density[::length], "float64"), chains.flat_state()[1][::length].copy()
+        return np.asarray(density[first], "float64"), chains.flat_state()[1][first]
 
     # In as many dimensions, half of the squared distance from the mode of a normal distribution is about half of them.
     evaluate(approach(evaluate, positions, 10 + positions.shape[1] / 2))

@@ -1,15 +1,63 @@
 """Generalised Hamiltonian Monte Carlo of all chains: one leapfrog step, and a partial refreshment of the momenta."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 
 from pytensor_cl.pymc.density import ModelDensity
-from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, Trajectory, per_chain, rows
+from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, per_chain, rows
 
-__all__ = ["Langevin"]
+__all__ = ["Langevin", "Steps"]
+
+
+class Steps(NamedTuple):
+    """What the host reads of the steps of an iteration.
+
+    Attributes
+    ----------
+    acceptance : ndarray
+        Mean probability of acceptance of each chain's steps.
+    accepted : ndarray
+        Whether any of them was accepted.
+    diverging : ndarray
+        How many diverged.
+    log_density, energy, energy_error : ndarray
+        Of each chain, after the last step.
+    worst_error : ndarray
+        The largest energy error of a step, in absolute value.
+    """
+
+    acceptance: np.ndarray
+    accepted: np.ndarray
+    diverging: np.ndarray
+    log_density: np.ndarray
+    energy: np.ndarray
+    energy_error: np.ndarray
+    worst_error: np.ndarray
+
+    def statistics(self, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
+        """Return the statistics of each chain by PyMC's names, and ``n_diverging``.
+
+        Parameters
+        ----------
+        step_size, n_steps
+            Of the leapfrog steps, the same for all chains.
+        """
+        chains = self.acceptance.shape
+        return {
+            "acceptance_rate": self.acceptance,
+            "accepted": self.accepted,
+            "diverging": self.diverging > 0,
+            "energy": self.energy,
+            "energy_error": self.energy_error,
+            "lp": self.log_density,
+            "max_energy_error": self.worst_error,
+            "n_diverging": self.diverging,
+            "n_steps": np.full(chains, n_steps),
+            "step_size": np.full(chains, step_size),
+        }
 
 
 class Langevin(Chains):
@@ -35,7 +83,7 @@ class Langevin(Chains):
         self._slice.set_value(rng.uniform(-1, 1, chains).astype(density.dtype))
         self._energy_error = self._per_chain_state("energy_error")
         self._energy = self._per_chain_state("energy")
-        self._accepted = self._per_chain_state("accepted")
+        self._totals = [self._per_chain_state(name) for name in ("acceptance", "accepted", "diverging", "worst_error")]
         self._evaluate = self._compile_evaluate()
         self.advance = self._compile_advance()
 
@@ -70,26 +118,23 @@ class Langevin(Chains):
         for shared, value in values:
             shared.set_value(np.ascontiguousarray(value, self.density.dtype))
 
-    def trajectory(self, n_steps: int) -> Trajectory:
-        """Take `n_steps` steps; what is returned is that of the last one.
+    def trajectory(self, n_steps: int) -> Steps:
+        """Take `n_steps` steps.
 
         Parameters
         ----------
         n_steps
             Number of gradients.
         """
+        for total in self._totals:
+            total.set_value(np.zeros(self.chains, self.density.dtype))
         for _ in range(n_steps):
             self.advance()
-        error = np.asarray(self._energy_error.get_value())
-        return Trajectory(
-            np.exp(np.minimum(-error, 0)),
-            np.asarray(self._accepted.get_value()) > 0,
-            error > MAX_ENERGY_ERROR,
-            np.asarray(self._log_density.get_value()),
-            np.asarray(self._energy.get_value()),
-            error,
-            np.zeros(0),
+        acceptance, accepted, diverging, worst = (np.asarray(total.get_value()) for total in self._totals)
+        log_density, energy, error = (
+            np.asarray(shared.get_value()) for shared in (self._log_density, self._energy, self._energy_error)
         )
+        return Steps(acceptance / n_steps, accepted > 0, diverging.astype(int), log_density, energy, error, worst)
 
     def _compile_evaluate(self) -> Any:
         log_density, gradient = self.density(self._position)
@@ -126,6 +171,17 @@ class Langevin(Chains):
             self._slice: pt.switch(active, changed, self._slice),
             self._energy_error: error,
             self._energy: before + pt.switch(takes, error, 0),
-            self._accepted: takes.astype(self.density.dtype),
+            **dict(zip(self._totals, self._added(error, takes), strict=True)),
         }
         return self._function([], [], updates, "advance")
+
+    def _added(self, error: Any, takes: Any) -> list[Any]:
+        """Return the totals of an iteration with those of one more step."""
+        acceptance, accepted, diverging, worst = self._totals
+        dtype = self.density.dtype
+        return [
+            acceptance + pt.exp(pt.minimum(-error, 0)).astype(dtype),
+            accepted + takes.astype(dtype),
+            diverging + (error > MAX_ENERGY_ERROR).astype(dtype),
+            pt.switch(pt.abs(error) > pt.abs(worst), error, worst).astype(dtype),
+        ]

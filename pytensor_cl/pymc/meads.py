@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytensor_cl.pymc.adaptation import usual_chains
-from pytensor_cl.pymc.hamiltonian import Trajectory
-from pytensor_cl.pymc.langevin import Langevin
+from pytensor_cl.pymc.langevin import Langevin, Steps
 from pytensor_cl.pymc.lost import Watch
 from pytensor_cl.pymc.samplers import Iteration
 
@@ -149,7 +148,7 @@ class Meads:
         """Chains that were lost in the warm-up, and have started again from another one's position."""
         return self._watch.restarted
 
-    def _look_for_lost_chains(self, trajectory: Trajectory) -> None:
+    def _look_for_lost_chains(self, trajectory: Steps) -> None:
         """Restart lost chains after three quarters of the warm-up, and at its end."""
         if self._count > self._tune // 2:
             self._watch.add(self._chains.flat_state()[0], trajectory.log_density)

@@ -1,13 +1,28 @@
-"""A progress bar, on terminals only."""
+"""A progress bar, on terminals only, and warnings that name the line of the caller."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "warn"]
+
+_FOLDER = str(Path(__file__).parent)
+
+
+def warn(message: str) -> None:
+    """Issue a UserWarning at the line that called this package.
+
+    Parameters
+    ----------
+    message
+        Of the warning.
+    """
+    warnings.warn(message, UserWarning, skip_file_prefixes=(_FOLDER,))
 
 
 @contextmanager

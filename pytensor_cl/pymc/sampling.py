@@ -1,94 +1,52 @@
 """`sample`: draws from the posterior of a PyMC model with many chains at once."""
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
-from pymc import modelcontext
 
-from pytensor_cl.pymc.density import ModelDensity, check_continuous
+from pytensor_cl.pymc.arguments import (
+    SAMPLERS,
+    check_callback,
+    check_initvals,
+    check_model,
+    check_numbers,
+    check_others,
+    check_var_names,
+    entropy,
+    superchain_number,
+)
+from pytensor_cl.pymc.checkpoint import Checkpoint, model_digest
+from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints, move_to_bulk
 from pytensor_cl.pymc.langevin import Langevin
 from pytensor_cl.pymc.lost import find_lost
-from pytensor_cl.pymc.meads import FOLDS, Meads
+from pytensor_cl.pymc.meads import Meads
+from pytensor_cl.pymc.memory import available_memory
 from pytensor_cl.pymc.nuts import Nuts, TreeChains
 from pytensor_cl.pymc.posterior import constrain, inference_data
 from pytensor_cl.pymc.posterior import log_likelihood as observed_density
-from pytensor_cl.pymc.progress import progress_bar
-from pytensor_cl.pymc.samplers import Chees, Iteration
+from pytensor_cl.pymc.prior import PriorDraws
+from pytensor_cl.pymc.progress import warn
+from pytensor_cl.pymc.run import AnyChains, AnySampler, Draws, Record, Run, Settings
+from pytensor_cl.pymc.samplers import Chees
 from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
 from pytensor_cl.pymc.tempering import temper
 
-__all__ = ["SAMPLERS", "sample"]
+__all__ = ["SAMPLERS", "sample", "summary"]
 
-SAMPLERS = ("chees", "meads", "hmc", "nuts", "smc")
 _ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
-_LEAST_CHAINS = {"meads": 2 * FOLDS}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
 _MOVES = 8
 """Trajectories at each temperature of sampler "smc"."""
-
-
-_AnyChains = Hamiltonian | Langevin | ShardedHamiltonian | TreeChains
-_AnySampler = Chees | Meads | Nuts
-
-
-class _Settings(NamedTuple):
-    """How to sample: the arguments of `sample` that samplers need."""
-
-    draws: int
-    tune: int
-    sampler: str
-    target_accept: float
-    max_steps: int
-    trajectory_length: float | None
-    target_ess: float | None
-    progressbar: bool
-
-
-class _Draws:
-    """Draws and statistics, in arrays that are allocated once.
-
-    Parameters
-    ----------
-    shapes, dtypes
-        Of the value variables.
-    chains, draws
-        How many there are at most.
-    """
-
-    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
-        self._values = [np.empty((draws, chains, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
-        self._stats: list[Mapping[str, np.ndarray]] = []
-
-    def __len__(self) -> int:
-        return len(self._stats)
-
-    def add(self, positions: Sequence[np.ndarray], done: Iteration) -> None:
-        """Keep the state after an iteration."""
-        for array, value in zip(self._values, positions, strict=True):
-            array[len(self)] = value
-        self._stats.append(done.stats)
-
-    def values(self) -> list[np.ndarray]:
-        """Return, for each value variable, an array of shape (chains, draws, *shape)."""
-        return [np.ascontiguousarray(array[: len(self)].swapaxes(0, 1)) for array in self._values]
-
-    def flat(self) -> np.ndarray:
-        """Return the draws as one array of shape (chains, draws, parameters)."""
-        return np.concatenate([value.reshape(*value.shape[:2], -1) for value in self.values()], axis=2)
-
-    def stats(self) -> dict[str, np.ndarray]:
-        """Return arrays of shape (chains, draws) by name."""
-        return {name: np.stack([stat[name] for stat in self._stats], axis=1) for name in self._stats[0]}
 
 
 def sample(
@@ -111,6 +69,9 @@ def sample(
     devices: Sequence[str] | None = None,
     mode: Any = "OPENCL",
     progressbar: bool = True,
+    callback: Callable[[Record], Any] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    **others: Any,
 ) -> Any:
     """Draw from the posterior of a PyMC model with many chains that advance together.
 
@@ -135,9 +96,10 @@ def sample(
         sampler: each chain has trajectories of its own length, and begins the next one without waiting for others.
         ``"smc"`` first moves draws from the prior to the posterior through powers of the likelihood (sequential Monte
         Carlo), which suits posteriors with several modes, and then does as ``"chees"``. It adds the attribute
-        ``log_marginal_likelihood``; priors must be proper.
-    random_seed : int, Generator, RandomState or None
-        The same seed gives the same draws on the same device.
+        ``log_marginal_likelihood``: the logarithm of the integral of likelihood and prior, where a ``Potential``
+        counts as likelihood. Priors must be proper.
+    random_seed : int, sequence of int, SeedSequence, BitGenerator, Generator, RandomState or None
+        The same seed gives the same draws on the same device. Generators are advanced; a `SeedSequence` is not.
     target_accept : float, optional
         Wanted harmonic mean of the acceptance probabilities, between 0 and 1. Default 0.651, or 0.8 for ``"hmc"`` and
         ``"nuts"``, where each chain's probability is the mean over its steps.
@@ -147,16 +109,17 @@ def sample(
     trajectory_length : float, optional
         Longest trajectory in units of the mass matrix: the first one for ``"chees"`` and ``"smc"`` (default 2), all
         for ``"hmc"`` (default pi). For ``"meads"``: the time between two draws (default: that in which the momenta are
-        replaced).
+        replaced). Not for ``"nuts"``.
     superchains : int, optional
         Number of groups of chains that start at one point each, for nested R-hat. It divides `chains`. Default: the
-        largest divisor of `chains` up to 16 that leaves at least two chains in each.
+        largest divisor of `chains` up to 16 that leaves at least two chains in each; if that is less than 4, as for a
+        prime number of chains, 16, and the chains that are left over have no part in nested R-hat.
     target_ess : float, optional
         Sampling ends when each parameter of the unbounded space has this bulk effective sample size.
     initvals : dict, optional
-        Starting values by variable or name, as for `pymc.sample`.
+        Starting values by variable or name, as for `pymc.sample`. Not for ``"smc"``.
     jitter : bool
-        Whether uniform numbers between -1 and 1 are added to starting values.
+        Whether uniform numbers between -1 and 1 are added to starting values. ``"smc"`` has none.
     var_names : sequence of str, optional
         Variables of the result; default all.
     log_likelihood : bool
@@ -169,6 +132,13 @@ def sample(
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
         Whether there is a progress bar if stderr is a terminal.
+    callback : function, optional
+        Called after each iteration, that of a warm-up included, with a `pytensor_cl.pymc.Record`. If it raises
+        `KeyboardInterrupt`, sampling ends with the draws so far.
+    checkpoint : path, optional
+        A file to which the state of the run is written every few seconds, and at the end. If it exists, the run goes on
+        from it, and makes the draws that it would have made without interruption, bit for bit. After the last draw it
+        stays, and the same call returns the same draws at once.
 
     Returns
     -------
@@ -184,94 +154,185 @@ def sample(
     Raises
     ------
     ValueError
-        If an argument is out of its range, the sampler is not known, or the model has discrete or no free variables.
+        If an argument is out of its range, the sampler is not known, the model has discrete or no free variables, or
+        the checkpoint is that of another model or of other arguments.
+    KeyboardInterrupt
+        If the warm-up is interrupted; there are no draws. SIGTERM raises `SystemExit` there.
+    MemoryError
+        If memory does not hold the draws.
+    TypeError
+        If an argument is of the wrong type, or one of `pymc.sample` that this function has not; the message says what
+        there is instead.
     pymc.exceptions.SamplingError
-        If no starting point with a finite log density is found.
+        If no starting point with a finite log density is found, or the likelihood is zero at all draws from the prior.
 
     Notes
     -----
     A chain whose parameters are not allowed has a log density of minus infinity and stays where it was; this changes
     nothing for other chains. Trajectories whose energy grows by more than 1,000 are counted as divergences.
+
+    Ctrl-C (SIGINT) and SIGTERM end the run after the iteration that is under way: a checkpoint is written, and the
+    draws so far are returned, with a warning. A second signal does not wait.
     """
-    model = modelcontext(model)
-    _check(sampler, draws, tune, chains, target_accept, max_steps)
-    check_continuous(model)
-    superchains = _superchains(superchains, chains)
+    check_others(others)
+    model = check_model(model)
+    counts = {"draws": draws, "tune": tune, "chains": chains, "max_steps": max_steps}
+    check_numbers(sampler, counts, target_accept, trajectory_length, target_ess)
+    superchains = superchain_number(superchains, chains)
+    check_initvals(model, initvals, sampler)
+    check_var_names(model, var_names)
+    check_callback(callback)
     if devices is not None:
         if sampler in _ONE_DEVICE:
             raise ValueError(f"sampler {sampler!r} runs on one device: {_ONE_DEVICE[sampler]}")
         check_devices(devices, chains)
-    target_accept = target_accept or _TARGET_ACCEPT.get(sampler, 0.651)
-    if sampler == "hmc":
-        trajectory_length = trajectory_length or float(np.pi)
-    settings = _Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
-    seeds = np.random.SeedSequence(_entropy(random_seed))
+    seeds = entropy(random_seed)
+    if target_accept is None:
+        target_accept = _TARGET_ACCEPT.get(sampler, 0.651)
+    if sampler == "hmc" and trajectory_length is None:
+        trajectory_length = float(np.pi)
+    settings = Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
+    call = _Call(model, settings, chains, superchains, mode, devices)
+    file = saved = None
+    if checkpoint is not None:
+        starts = {
+            "jitter": jitter,
+            "initvals": {str(name): np.asarray(v).tolist() for name, v in (initvals or {}).items()},
+        }
+        seed = None if random_seed is None else [int(word) for word in seeds.generate_state(4)]
+        file = Checkpoint(checkpoint, {**_arguments(call), **starts, "random_seed": seed})
+        saved = file.load()
     begun = perf_counter()
     with _always_device():
-        is_smc = sampler == "smc"
-        initial = InitialPoints(model, initvals, jitter, from_prior=is_smc)
-        point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(chains if is_smc else superchains)]
-        shapes = initial.shapes(point_seeds[0])
-        state = _state(model, shapes, settings, chains, seeds.spawn(1)[0], mode, devices)
-    if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
-        state.set_inverse_temperature(0.0)
-    initial.find(point_seeds, chains, state.set_positions)
-    if not is_smc:
-        move_to_bulk(state, superchains)
-    compiled = perf_counter()
-    tempering = {}
-    if isinstance(state, Hamiltonian | ShardedHamiltonian) and is_smc:
-        tempering = _temper(state, seeds.spawn(1)[0])
-    tempered = perf_counter() - compiled
-    iterations = _sampler(state, settings, seeds)
-    kept, times = _run(state, iterations, settings)
-    times = (times[0] + tempered, times[1])
+        if sampler == "smc":
+            state, tempering = _at_prior(call, seeds, saved)
+        else:
+            state, tempering = _at_initial_points(call, InitialPoints(model, initvals, jitter), seeds, saved)
+    run = Run(state, _sampler(state, settings, seeds), settings)
+    compile_time = perf_counter() - begun - tempering.get("tempering_time", 0.0)
+    if saved is not None:
+        run.load_state_dict(saved["run"])
+
+    def save(now: bool) -> None:
+        if file is not None and (now or file.is_due):
+            file.save({"run": run.state_dict(), "tempering": tempering})
+
+    run.go(callback, save)
+    values = run.kept.values()
     with _always_device():
-        posterior = constrain(model, kept.values(), var_names, mode)
-        pointwise = observed_density(model, kept.values(), mode) if log_likelihood else None
+        posterior = constrain(model, values, var_names, mode)
+        pointwise = observed_density(model, values, mode) if log_likelihood else None
+    attrs, stats = _attributes(call, run, state, tempering)
+    return inference_data(model, posterior, stats, {"compile_time": compile_time, **attrs}, pointwise)
+
+
+class _Call(NamedTuple):
+    """What a call of `sample` is about."""
+
+    model: Any
+    settings: Settings
+    chains: int
+    superchains: int
+    mode: Any
+    devices: Sequence[str] | None
+
+
+def _arguments(call: _Call) -> dict[str, Any]:
+    """Return what must be the same in a call that goes on from a checkpoint."""
+    return {
+        "model": model_digest(call.model),
+        "floatX": pytensor.config.floatX,
+        **call.settings._replace(progressbar=False)._asdict(),
+        "chains": call.chains,
+        "superchains": call.superchains,
+        "devices": call.devices is not None,
+        "mode": str(call.mode),
+    }
+
+
+def _at_initial_points(
+    call: _Call, initial: InitialPoints, seeds: np.random.SeedSequence, saved: Mapping[str, Any] | None
+) -> tuple[AnyChains, dict[str, Any]]:
+    """Return chains at the model's initial points, but for those whose positions are saved; and no attributes."""
+    point_seeds = [int(s) for s in seeds.spawn(1)[0].generate_state(call.superchains)]
+    state = _state(call, initial.shapes(point_seeds[0]), seeds.spawn(1)[0])
+    if saved is None:
+        initial.find(point_seeds, call.chains, state.set_positions)
+        move_to_bulk(state, call.superchains)
+    return state, {}
+
+
+def _at_prior(
+    call: _Call, seeds: np.random.SeedSequence, saved: Mapping[str, Any] | None
+) -> tuple[AnyChains, dict[str, Any]]:
+    """Return chains that were moved from the prior to the posterior, and attributes of the result."""
+    prior = PriorDraws(call.model)
+    state = _state(call, prior.shapes(), seeds.spawn(1)[0])
+    if saved is not None:
+        return state, saved["tempering"]
+    begun = perf_counter()
+    _, log_share = prior.find(int(seeds.spawn(1)[0].generate_state(1)[0]), call.chains, state.set_positions)
+    assert isinstance(state, Hamiltonian | ShardedHamiltonian)
+    evidence, stages = temper(state, seeds.spawn(1)[0], _MOVES, log_share, prior.is_rounded)
+    seconds = perf_counter() - begun
+    return state, {"log_marginal_likelihood": evidence, "temperatures": stages, "tempering_time": seconds}
+
+
+def _attributes(
+    call: _Call, run: Run, state: AnyChains, tempering: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return attributes of the result, and the statistics of the draws."""
+    settings, sampler = call.settings, run.sampler
+    tuning, sampling = run.seconds
+    tuning += tempering.get("tempering_time", 0.0)
     attrs = {
-        "compile_time": compiled - begun,
-        "tuning_time": times[0],
-        "sampling_time": times[1],
-        "tuning_steps": tune,
-        "sampler": sampler,
-        "step_size": iterations.step_size,
-        "trajectory_length": iterations.trajectory_length,
-        "restarted_chains": len(iterations.restarted),
+        "tuning_time": tuning,
+        "sampling_time": sampling,
+        "tuning_steps": settings.tune,
+        "sampler": settings.sampler,
+        "step_size": sampler.step_size,
+        "trajectory_length": sampler.trajectory_length,
+        "restarted_chains": len(sampler.restarted),
         **tempering,
     }
-    if iterations.restarted:
-        warnings.warn(
-            f"{len(iterations.restarted)} of {chains} chains were lost in the warm-up, and have started again from "
-            "others' positions",
-            stacklevel=2,
+    if sampler.restarted:
+        warn(
+            f"{len(sampler.restarted)} of {call.chains} chains were lost in the warm-up, and have started again from "
+            "others' positions"
         )
-    stats = kept.stats()
-    attrs.update(_summary(kept, stats, sum(times), superchains))
-    return inference_data(model, posterior, stats, attrs, pointwise)
+    stats = run.kept.stats()
+    try:
+        attrs.update(summary(run.kept, stats, tuning + sampling, call.superchains, state.density.parameter_names))
+    except MemoryError:
+        warn("memory is not enough for effective sample sizes and nested R-hat")
+    return attrs, stats
 
 
-def _state(
-    model: Any,
-    shapes: Mapping[str, tuple[int, ...]],
-    settings: _Settings,
-    chains: int,
-    seed: np.random.SeedSequence,
-    mode: Any,
-    devices: Sequence[str] | None,
-) -> _AnyChains:
+def _state(call: _Call, shapes: Mapping[str, tuple[int, ...]], seed: np.random.SeedSequence) -> AnyChains:
     """Return the chains, with the functions that the sampler needs."""
-    is_tempered = settings.sampler == "smc"
-    if devices is not None:
-        densities = [ModelDensity(model, shapes, tempered=is_tempered) for _ in devices]
-        return ShardedHamiltonian(densities, chains, seed, mode, devices)
+    model, sampler, chains, mode = call.model, call.settings.sampler, call.chains, call.mode
+    is_tempered = sampler == "smc"
     density = ModelDensity(model, shapes, tempered=is_tempered)
-    if settings.sampler == "nuts":
-        return TreeChains(density, chains, seed, mode, settings.max_steps)
-    return (Langevin if settings.sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
+    _check_memory(density, chains, call.settings.draws)
+    if call.devices is not None:
+        others = [ModelDensity(model, shapes, tempered=is_tempered) for _ in call.devices[1:]]
+        return ShardedHamiltonian([density, *others], chains, seed, mode, call.devices)
+    if sampler == "nuts":
+        return TreeChains(density, chains, seed, mode, call.settings.max_steps)
+    return (Langevin if sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
 
 
-def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequence) -> _AnySampler:
+def _check_memory(density: ModelDensity, chains: int, draws: int) -> None:
+    """Raise a MemoryError if the draws cannot be held, before anything is compiled."""
+    needed, room = 8 * density.size * chains * draws, available_memory()
+    if needed > room:
+        raise MemoryError(
+            f"{draws:,} draws of {chains:,} chains of {density.size:,} parameters take {needed / 1e9:,.1f} GB, and "
+            f"{room / 1e9:,.1f} GB are available: fewer draws or chains"
+        )
+
+
+def _sampler(state: AnyChains, settings: Settings, seeds: np.random.SeedSequence) -> AnySampler:
     """Return what moves the chains."""
     if isinstance(state, TreeChains):
         return Nuts(state, settings.tune, settings.draws, settings.target_accept)
@@ -287,63 +348,34 @@ def _sampler(state: _AnyChains, settings: _Settings, seeds: np.random.SeedSequen
     )
 
 
-def _run(state: _AnyChains, iterations: _AnySampler, settings: _Settings) -> tuple[_Draws, tuple[float, float]]:
-    """Warm up and draw; return the draws, and the seconds of both."""
-    density = state.density
-    kept = _Draws(density.shapes, density.dtypes, state.chains, settings.draws)
-    begun = perf_counter()
-    tuned = begun
-    divergences = 0
-    next_check = 8
-    iterations.start()
-    with progress_bar(settings.tune + settings.draws, f"{state.chains} chains", settings.progressbar) as show:
-        for index in range(settings.tune + settings.draws):
-            if index == settings.tune:
-                tuned = perf_counter()
-            done = iterations.iterate()
-            if not done.tuning:
-                kept.add(state.positions(), done)
-                divergences += int(done.stats["diverging"].sum())
-            show(index + 1, f"{divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps")
-            if settings.target_ess and len(kept) >= next_check:
-                next_check = int(next_check * 1.3) + 1
-                if np.nanmin(bulk_ess(kept.flat())) >= settings.target_ess:
-                    break
-    end = perf_counter()
-    return kept, (tuned - begun, end - tuned)
+def summary(
+    kept: Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return attributes that say how good the draws are, and warn if they are not.
 
-
-def _temper(hamiltonian: Hamiltonian | ShardedHamiltonian, seed: np.random.SeedSequence) -> dict[str, Any]:
-    """Move draws from the prior to the posterior; return attributes of the result."""
-    log_evidence, stages = temper(hamiltonian, seed, _MOVES)
-    return {"log_marginal_likelihood": log_evidence, "temperatures": stages}
-
-
-def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int) -> dict[str, Any]:
-    """Return attributes that say how good the draws are, and warn if they are not."""
+    What is NaN is never good: comparisons are written so that they fail for it.
+    """
     flat = kept.flat()
-    ess = float(np.min(bulk_ess(flat)))
-    rhat = float(np.max(nested_rhat(flat, superchains)))
-    divergences = int(stats["diverging"].sum())
+    length = len(flat) // superchains
+    rhats = nested_rhat(flat[: superchains * length], superchains)
+    ess, rhat = float(np.min(bulk_ess(flat))), float(np.max(rhats))
+    # Single trajectories diverge; those of an iteration of "meads" are its steps.
+    counts = stats.get("n_diverging", stats["diverging"])
+    trajectories = stats["n_steps"].sum() if "n_diverging" in stats else counts.size
+    divergences = int(counts.sum())
     if divergences:
-        warnings.warn(
-            f"{divergences:,} of {stats['diverging'].size:,} trajectories diverged; a higher target_accept or another "
-            "parametrisation helps",
-            stacklevel=3,
+        warn(
+            f"{divergences:,} of {trajectories:,} trajectories diverged; a higher target_accept or another "
+            "parametrisation helps"
         )
     lost = find_lost(flat, stats)
     if lost.size:
         some = ", ".join(map(str, lost[:10])) + (", ..." if lost.size > 10 else "")
-        warnings.warn(
+        warn(
             f"{lost.size} of {flat.shape[0]} chains are lost: they do not move, or are where the posterior has next to "
-            f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps",
-            stacklevel=3,
+            f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps"
         )
-    # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
-    if rhat**2 > 1 + superchains / flat.shape[0] + _RHAT_TOLERANCE:
-        warnings.warn(
-            f"nested R-hat is {rhat:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps", stacklevel=3
-        )
+    _judge_rhat(rhats, superchains, length, names)
     return {
         "ess_bulk_min": ess,
         "ess_per_second": ess / seconds,
@@ -354,41 +386,24 @@ def _summary(kept: _Draws, stats: Mapping[str, np.ndarray], seconds: float, supe
     }
 
 
+def _judge_rhat(rhats: np.ndarray, superchains: int, length: int, names: Sequence[str]) -> None:
+    """Warn if nested R-hat is too large, or not known."""
+    largest = float(np.max(rhats))
+    if superchains < 2 or length < 2:
+        message = f"is not known: it needs two superchains of two chains, and there are {superchains} of {length}"
+    elif np.isnan(largest):
+        bad = ", ".join(dict.fromkeys(name for name, value in zip(names, rhats, strict=True) if np.isnan(value)))
+        message = f"is NaN: the draws of {bad} are all the same, or not finite"
+    # With one draw of each chain, the means of superchains vary by the variance divided by the number of their chains.
+    elif not largest**2 <= 1 + 1 / length + _RHAT_TOLERANCE:
+        message = f"is {largest:.3f}: the superchains do not agree yet; a longer warm-up (tune) helps"
+    else:
+        return
+    warn(f"nested R-hat {message}")
+
+
 @contextmanager
 def _always_device() -> Iterator[None]:
     """Compile without trials of other backends, which cost more than a run of a sampler."""
     with pytensor.config.change_flags(opencl__select_backend=False):
         yield
-
-
-def _entropy(random_seed: Any) -> Any:
-    if isinstance(random_seed, np.random.Generator):
-        return [int(word) for word in random_seed.integers(2**32, size=4)]
-    if isinstance(random_seed, np.random.RandomState):
-        return [int(word) for word in random_seed.randint(2**31, size=4)]
-    return random_seed
-
-
-def _superchains(superchains: int | None, chains: int) -> int:
-    if superchains is None:
-        return max(n for n in range(1, max(min(16, chains // 2), 1) + 1) if chains % n == 0)
-    if superchains < 1 or chains % superchains:
-        raise ValueError(f"{chains} chains cannot be divided into {superchains} superchains")
-    return superchains
-
-
-def _check(sampler: str, draws: int, tune: int, chains: int, target_accept: float | None, max_steps: int) -> None:
-    if sampler not in SAMPLERS:
-        raise ValueError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
-    for name, value, least in (
-        ("draws", draws, 1),
-        ("tune", tune, 0),
-        ("chains", chains, _LEAST_CHAINS.get(sampler, 2)),
-        ("max_steps", max_steps, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
-    if target_accept is not None and sampler == "meads":
-        raise ValueError("sampler 'meads' has no target_accept: its step size follows from the curvature")
-    if target_accept is not None and not 0 < target_accept < 1:
-        raise ValueError(f"target_accept must be between 0 and 1, not {target_accept}")

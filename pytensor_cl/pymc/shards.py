@@ -1,11 +1,12 @@
 """Chains that are divided among several devices."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from pytensor_cl.pymc.checkpoint import load_state_dict, state_dict
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
@@ -165,3 +166,11 @@ class ShardedHamiltonian:
         """Move all chains along trajectories of `n_steps` steps."""
         parts = self._each(lambda device, part: device.trajectory(step_size, n_steps))
         return Trajectory(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of each part (`checkpoint.state_dict`)."""
+        return {"parts": self._each(lambda device, part: state_dict(device))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give each part a state."""
+        self._each(lambda device, part: load_state_dict(device, state["parts"][part.start // self._part]))

@@ -1,18 +1,27 @@
 """Sequential Monte Carlo: from the prior to the posterior through powers of the likelihood."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+import pytensor
 from scipy.special import logsumexp
 
 from pytensor_cl.pymc.adaptation import DualAveraging, halton
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
+from pytensor_cl.pymc.progress import warn
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["next_temperature", "systematic", "temper"]
+__all__ = ["effective_size", "next_temperature", "systematic", "temper"]
 
 _LENGTH = math.pi
 """Longest trajectory, in units of the mass matrix."""
+
+_FIRST_MOVES = 4
+"""How often particles are moved before the first resampling, if that is wanted."""
+
+_COLLAPSE = 0.1
+"""Share of the particles below which there is a warning."""
 
 
 def next_temperature(log_likelihood: np.ndarray, current: float, share: float) -> float:
@@ -21,25 +30,31 @@ def next_temperature(log_likelihood: np.ndarray, current: float, share: float) -
     Parameters
     ----------
     log_likelihood
-        Of each particle; minus infinity where a parameter is bad.
+        Of each particle; minus infinity where the likelihood is zero. These particles have no part in the size.
     current
         The inverse temperature now.
     share
         Wanted effective sample size, as a share of the number of particles.
     """
-
-    def effective(temperature: float) -> float:
-        weights = (temperature - current) * log_likelihood
-        return math.exp(2 * logsumexp(weights) - logsumexp(2 * weights)) / len(log_likelihood)
-
-    low, high = current, 1.0
-    if effective(high) >= share:
-        return high
-    for _ in range(60):
+    finite = log_likelihood[np.isfinite(log_likelihood)]
+    finite = finite - finite.max()
+    low, high = 0.0, 1.0 - current
+    if effective_size(high * finite) >= share:
+        return 1.0
+    # The scale of the likelihood may be any: the step is first found but for a factor of two.
+    while effective_size(0.5 * high * finite) < share and high > 0:
+        high *= 0.5
+    low = 0.5 * high
+    for _ in range(30):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if effective(middle) >= share else (low, middle)
-    # Never the current one: particles with a likelihood of zero alone may push the size below the wanted one.
-    return max(high, current + 1e-8)
+        low, high = (middle, high) if effective_size(middle * finite) >= share else (low, middle)
+    return current + low
+
+
+def effective_size(log_weights: np.ndarray) -> float:
+    """Return the effective sample size of weights, as a share of their number."""
+    size = math.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))
+    return size / len(log_weights)
 
 
 def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
@@ -58,7 +73,12 @@ def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
 
 
 def temper(
-    hamiltonian: Hamiltonian | ShardedHamiltonian, seed: np.random.SeedSequence, moves: int, share: float = 0.5
+    hamiltonian: Hamiltonian | ShardedHamiltonian,
+    seed: np.random.SeedSequence,
+    moves: int,
+    log_share: float = 0.0,
+    move_first: bool = False,
+    share: float = 0.5,
 ) -> tuple[float, int]:
     """Move particles from the prior to the posterior.
 
@@ -68,11 +88,16 @@ def temper(
     Parameters
     ----------
     hamiltonian
-        Chains at draws from the prior, of a tempered density.
+        Chains at draws from the prior whose likelihood is positive, of a tempered density.
     seed
         Of the resampling.
     moves
         Trajectories at each temperature.
+    log_share
+        Logarithm of the probability that a draw from the prior has a positive likelihood.
+    move_first
+        Whether the particles move before the first resampling, where the likelihood is positive: draws that were at
+        the bounds of their variables spread.
     share
         See `next_temperature`.
 
@@ -81,26 +106,92 @@ def temper(
     log_marginal_likelihood : float
     stages : int
         Number of temperatures.
+
+    Warns
+    -----
+    UserWarning
+        If the effective sample size collapses, or few particles differ after the moves.
     """
     rng = np.random.default_rng(seed)
-    temperature, log_evidence, stages, count = 0.0, 0.0, 0, 0
-    step = DualAveraging(0.5, 0.8)
+    temperature, log_evidence, stages = 0.0, log_share, 0
+    mover = _Mover(hamiltonian, moves)
+    collapsed: list[str] = []
+    if move_first:
+        # The likelihood to this power is 1, but 0 where it is zero.
+        hamiltonian.set_inverse_temperature(float(np.finfo(pytensor.config.floatX).tiny))
+        for _ in range(_FIRST_MOVES):
+            mover.move(hamiltonian.positions())
     while temperature < 1:
-        log_likelihood = np.nan_to_num(hamiltonian.observed(), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
-        following = next_temperature(log_likelihood, temperature, share)
+        log_likelihood = np.asarray(hamiltonian.observed(), "float64")
+        log_likelihood = np.where(np.isfinite(log_likelihood), log_likelihood, -np.inf)
+        following = _representable(next_temperature(log_likelihood, temperature, share), temperature)
         weights = (following - temperature) * log_likelihood
         log_sum = float(logsumexp(weights))
         log_evidence += log_sum - math.log(len(weights))
+        size = effective_size(weights)
         kept = systematic(np.exp(weights - log_sum), float(rng.random()))
-        positions = [position[kept] for position in hamiltonian.positions()]
-        flat = np.concatenate([position.reshape(len(kept), -1) for position in positions], axis=1)
-        hamiltonian.set_inverse_mass(np.maximum(flat.var(axis=0), 1e-20))
         hamiltonian.set_inverse_temperature(following)
+        different = mover.move([position[kept] for position in hamiltonian.positions()])
+        if min(size, different) < _COLLAPSE:
+            collapsed.append(
+                f"temperature {stages + 1}: effective sample size {size:.1%}, {different:.1%} of the particles differ"
+            )
+        temperature, stages = following, stages + 1
+    if collapsed:
+        warn(
+            f"the particles collapsed at {len(collapsed)} of {stages} temperatures, and neither the evidence nor the "
+            f"draws can be relied on; more chains help ({collapsed[0]})"
+        )
+    return log_evidence, stages
+
+
+def _representable(following: float, current: float) -> float:
+    """Return the inverse temperature in the precision in which it is used, and never the current one."""
+    dtype = np.dtype(pytensor.config.floatX).type
+    return float(max(dtype(following), np.nextafter(dtype(current), dtype(1))))
+
+
+class _Mover:
+    """Moves particles by Hamiltonian trajectories, and adapts step size and mass matrix to them.
+
+    Parameters
+    ----------
+    hamiltonian
+        The particles.
+    moves
+        Trajectories after each resampling.
+    """
+
+    def __init__(self, hamiltonian: Hamiltonian | ShardedHamiltonian, moves: int) -> None:
+        self._hamiltonian = hamiltonian
+        self._moves = moves
+        self._step = DualAveraging(0.5, 0.8)
+        self._count = 0
+        self._variances = np.ones(hamiltonian.density.size)
+
+    def move(self, positions: Sequence[np.ndarray]) -> float:
+        """Place the particles and move them; return how many differ at the end, as a share.
+
+        Parameters
+        ----------
+        positions
+            Arrays of shape (chains, *shape).
+        """
+        hamiltonian, step = self._hamiltonian, self._step
+        variances = _flat(positions).var(axis=0)
+        # Particles that are all at one place say nothing about the scale.
+        self._variances = np.where(variances > 0, variances, self._variances)
+        hamiltonian.set_inverse_mass(self._variances)
         hamiltonian.set_positions(positions)
         step.restart(step.mean)
-        for _ in range(moves):
-            n_steps = min(max(math.ceil(halton(count) * _LENGTH / step.step_size), 1), 100)
+        for _ in range(self._moves):
+            n_steps = min(max(math.ceil(halton(self._count) * _LENGTH / step.step_size), 1), 100)
             step.update(float(hamiltonian.trajectory(step.step_size, n_steps).acceptance.mean()))
-            count += 1
-        temperature, stages = following, stages + 1
-    return log_evidence, stages
+            self._count += 1
+        moved = _flat(hamiltonian.positions())
+        return len(np.unique(moved, axis=0)) / len(moved)
+
+
+def _flat(positions: Sequence[np.ndarray]) -> np.ndarray:
+    """Return positions as one array of shape (chains, parameters)."""
+    return np.concatenate([np.reshape(position, (len(position), -1)) for position in positions], axis=1, dtype=float)
