@@ -7,11 +7,12 @@
 ##             Indices i<k> are the same for all rows.
 ## Tiling      Blocks of `lanes` rows. Other full arrays are turned in chunks of `chunk` elements of a row.
 ## NDRange     (work-items): each takes a contiguous range of the blocks.
-## Workspace   scratch, of each work-item: a tile for each table and each sum of groups, one vector for each group, and for
-##             each other full array; then values that a later pass reloads.
-## Invariants  Lanes past the last row repeat it and are not stored. An index that is out of range is reported, and taken
-##             for another. Sums of groups are added up in the order of the elements, as NumPy does.
-<%page args="name, geometry, lanes, arrays, values, indices, tables, sums, others, made, full, chunk, passes, row_values, spills, totals"/>
+## Workspace   scratch, of each work-item: a tile for each table and each sum of groups, one vector for each group, and
+##             for each other full array; then values that a later pass reloads.
+## Invariants  Lanes past the last row repeat it and are not stored. An index that is out of range is reported, and
+##             taken for another. Sums of groups are added up in the order of the elements, as NumPy does.
+<%page args="name, geometry, lanes, arrays, values, indices, tables, sums, others, made, full, chunk, passes,
+             row_values, spills, totals"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
@@ -24,7 +25,8 @@
     table_of = {table.array: table for table in tables}
     sum_of = {item.output: item for item in sums}
     tile_of = {item.array: item.tile for item in full}
-    tile_dtypes = dict.fromkeys([arrays[item.array].dtype for item in (*tables, *sums, *others, *full)] + [dtype for _, dtype in spills])
+    tile_dtypes = dict.fromkeys(arrays[item.array].dtype for item in (*tables, *sums, *others, *full))
+    tile_dtypes.update((dtype, None) for _, dtype in spills)
 %>
 ${geometry.c_typedef(f"{name}_geometry")}
 typedef struct { long at[${len(arrays)}], index_at[${len(indices)}]; } ${name}_offsets;
@@ -62,7 +64,8 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
         else
             for (int l = 0; l <= last_lane; ++l)
                 for (long k = 0; k < ${count}; ++k)
-                    (${at})[l * g.row_step[${a}] + k * g.step[${a}]] = ((__global const ${T} *)${tile})[k * ${lanes} + l];
+                    (${at})[l * g.row_step[${a}] + k * g.step[${a}]] =
+                        ((__global const ${T} *)${tile})[k * ${lanes} + l];
 </%def>
 
 ## A function of the groups, in place of its source.
@@ -103,7 +106,8 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
         #pragma clang loop unroll(disable) vectorize(disable)
         for (long n = first; n < first + count; ++n) {
             % for i in used:
-            const long given${i} = ${to_long(ctype(indices[i].dtype), f"i{i}[offset.index_at[{i}] + n * g.index_step[{i}]]")};
+<% element = f"i{i}[offset.index_at[{i}] + n * g.index_step[{i}]]" %>\
+            const long given${i} = ${to_long(ctype(indices[i].dtype), element)};
             long at${i} = given${i} + ((given${i} >> 63) & g.length[${i}]);
             % if indices[i].is_checked:
             if (at${i} < 0 || at${i} >= g.length[${i}]) {

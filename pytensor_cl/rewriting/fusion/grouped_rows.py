@@ -100,8 +100,7 @@ class _Fusion:
         return {v: gather for v, gather in found.items() if domain.form(v) == FULL and self._is_read_by_rows(v)}
 
     def _is_read_by_rows(self, variable: Variable) -> bool:
-        clients = (client for client, _ in self._fgraph.clients[variable])
-        return all(client in self.domains for client in clients)
+        return all(client in self.domains for client, _ in self._fgraph.clients[variable])
 
     def scatters(self, node: Apply) -> dict[Apply, Variable]:
         """Return the scatter-adds of full outputs, whose other inputs do not depend on the node."""
@@ -112,7 +111,7 @@ class _Fusion:
             if domain.output_form(v) == FULL
             for client, _ in self._fgraph.clients[v]
             if _is_scatter(client, v, domain.context_name)
-            and node.outputs[0].owner not in {a.owner for a in ancestors([client.inputs[0], client.inputs[-1]])}
+            and node not in {a.owner for a in ancestors([client.inputs[0], client.inputs[-1]])}
         }
 
     def fuse(self, node: Apply) -> None:
