@@ -3,14 +3,16 @@
 ##             and a scatter-add is a load, an addition and a store. Element functions and sums are those of the row
 ##             kernels, in as many passes as reductions depend on one another.
 ## Operands    Arrays x<k>, b<k>, y<k>: "full" ones have every element, "row" ones an element for each row, "table" ones
-##             a column for each group; b<k> is what is added to. Indices i<k> are the same for all rows.
+##             a column for each group; b<k> is what is added to; t<g>x<k> are other operands of a function of a table.
+##             Indices i<k> are the same for all rows.
 ## Tiling      Blocks of `lanes` rows. Other full arrays are turned in chunks of `chunk` elements of a row.
 ## NDRange     (work-items): each takes a contiguous range of the blocks.
-## Workspace   scratch, of each work-item: a tile for each table and each sum of groups, one vector for each group, and for
-##             each other full array; then values that a later pass reloads.
-## Invariants  Lanes past the last row repeat it and are not stored. An index that is out of range is reported, and taken
-##             for another. Sums of groups are added up in the order of the elements, as NumPy does.
-<%page args="name, geometry, lanes, arrays, values, indices, tables, sums, full, chunk, passes, row_values, spills, totals"/>
+## Workspace   scratch, of each work-item: a tile for each table and each sum of groups, one vector for each group, and
+##             for each other full array; then values that a later pass reloads.
+## Invariants  Lanes past the last row repeat it and are not stored. An index that is out of range is reported, and
+##             taken for another. Sums of groups are added up in the order of the elements, as NumPy does.
+<%page args="name, geometry, lanes, arrays, values, indices, tables, sums, others, made, full, chunk, passes,
+             row_values, spills, totals"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/rowwise/common.mako"/>
 <%!
@@ -23,7 +25,8 @@
     table_of = {table.array: table for table in tables}
     sum_of = {item.output: item for item in sums}
     tile_of = {item.array: item.tile for item in full}
-    tile_dtypes = dict.fromkeys([arrays[item.array].dtype for item in (*tables, *sums, *full)] + [dtype for _, dtype in spills])
+    tile_dtypes = dict.fromkeys(arrays[item.array].dtype for item in (*tables, *sums, *others, *full))
+    tile_dtypes.update((dtype, None) for _, dtype in spills)
 %>
 ${geometry.c_typedef(f"{name}_geometry")}
 typedef struct { long at[${len(arrays)}], index_at[${len(indices)}]; } ${name}_offsets;
@@ -61,7 +64,29 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
         else
             for (int l = 0; l <= last_lane; ++l)
                 for (long k = 0; k < ${count}; ++k)
-                    (${at})[l * g.row_step[${a}] + k * g.step[${a}]] = ((__global const ${T} *)${tile})[k * ${lanes} + l];
+                    (${at})[l * g.row_step[${a}] + k * g.step[${a}]] =
+                        ((__global const ${T} *)${tile})[k * ${lanes} + l];
+</%def>
+
+## A function of the groups, in place of its source.
+<%def name="table_function(item)">
+        {
+            % for v, a in item.rows:
+            const ${vector_type(item.dtypes[v], lanes)} r${v} = ${load(a, place(a))};
+            % endfor
+            % for v in item.row_values:
+            ${vector_type(item.dtypes[v], lanes)} r${v};
+            % endfor
+            ${item.loop.row_code}
+            #pragma clang loop unroll(disable) vectorize(disable)
+            for (long k = 0; k < g.length[${item.table.index_number}]; ++k) {
+                % for v, tile in item.tiles:
+                const ${vector_type(item.dtypes[v], lanes)} v${v} = tile${tile}[k];
+                % endfor
+                ${item.loop.code}
+                tile${item.table.tile}[k] = ${item.loop.writes[0][1]};
+            }
+        }
 </%def>
 
 ## What is done with the elements of a block of rows.
@@ -81,7 +106,8 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
         #pragma clang loop unroll(disable) vectorize(disable)
         for (long n = first; n < first + count; ++n) {
             % for i in used:
-            const long given${i} = ${to_long(ctype(indices[i].dtype), f"i{i}[offset.index_at[{i}] + n * g.index_step[{i}]]")};
+<% element = f"i{i}[offset.index_at[{i}] + n * g.index_step[{i}]]" %>\
+            const long given${i} = ${to_long(ctype(indices[i].dtype), element)};
             long at${i} = given${i} + ((given${i} >> 63) & g.length[${i}]);
             % if indices[i].is_checked:
             if (at${i} < 0 || at${i} >= g.length[${i}]) {
@@ -145,7 +171,7 @@ void ${name}(
     volatile __global int *error_flag, const int error_code)
 {
     scratch += get_global_id(0) * g.scratch;
-    % for item in (*tables, *sums, *full):
+    % for item in (*tables, *sums, *others, *full):
     __global ${name}_${ctype(arrays[item.array].dtype)} *tile${item.tile} =
         (__global ${name}_${ctype(arrays[item.array].dtype)} *)(scratch + g.tile_at[${item.tile}]);
     % endfor
@@ -160,6 +186,12 @@ void ${name}(
         const int last_lane = min((long)${lanes}, g.rows - row) - 1;
         % for item in tables:
         ${turned(f"tile{item.tile}", item.array, place(item.array), f"g.length[{item.index_number}]")}
+        % endfor
+        % for item in others:
+        ${turned(f"tile{item.tile}", item.array, place(item.array), f"g.length[{item.index_number}]")}
+        % endfor
+        % for item in made:
+        ${table_function(item)}
         % endfor
         % for item in sums:
         ${turned(f"tile{item.tile}", item.base, place(item.base), f"g.length[{item.index_number}]")}

@@ -1,6 +1,6 @@
 """Row functions of gathered columns whose results are added up by groups."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
@@ -8,20 +8,22 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor_cl.ops.base import ANY, GpuOp, Routine
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
 from pytensor_cl.ops.rowwise import DROPPED, VALUE, GpuRowwise, step_names
-from pytensor_cl.routines.grouped_rows.routine import GroupedRows, Groups
+from pytensor_cl.routines.grouped_rows.routine import GroupedRows, Groups, TableFunction
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.type import GpuArrayType
 
 __all__ = ["GpuGroupedRows"]
 
 Pairs = tuple[tuple[int, int], ...]
+Functions = tuple[tuple[int, GpuRowwise, int], ...]
 
 
 class GpuGroupedRows(GpuOp):
     """A row function along the last axis of matrices, with the gathers before it and the scatter-adds after it.
 
     The inputs are the operands of the row function, with a table ``x`` for each operand ``x[:, index]``, then the index
-    vectors, then a matrix for each output that is scattered, to which it is added.
+    vectors, then a matrix for each output that is scattered, to which it is added. A table that is a function is given
+    as one of its operands; the others of these come last.
 
     Parameters
     ----------
@@ -31,15 +33,22 @@ class GpuGroupedRows(GpuOp):
         Operands that are gathered, each with the number of its index.
     scatters
         Outputs that are scattered, each with the number of its index.
+    functions
+        Of tables, each with the number of the gather, and with the operand that is given in place of the table.
+    context_name
+        Name of the context.
     """
 
-    __props__ = ("rows", "gathers", "scatters", "context_name")
+    __props__ = ("rows", "gathers", "scatters", "functions", "context_name")
     checks_data = True
 
-    def __init__(self, rows: GpuRowwise, gathers: Pairs, scatters: Pairs, context_name: str) -> None:
+    def __init__(
+        self, rows: GpuRowwise, gathers: Pairs, scatters: Pairs, functions: Functions, context_name: str
+    ) -> None:
         self.rows = rows
         self.gathers = gathers
         self.scatters = scatters
+        self.functions = functions
         self.context_name = context_name
 
     def __str__(self) -> str:
@@ -54,8 +63,9 @@ class GpuGroupedRows(GpuOp):
     def split[T](self, inputs: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
         """Return operands, indices and bases."""
         first = len(self.rows.function.operands)
-        last = len(inputs) - len(self.scatters)
-        return inputs[:first], inputs[first:last], inputs[last:]
+        end = len(inputs) - sum(len(op.function.operands) - 1 for _, op, _ in self.functions)
+        last = end - len(self.scatters)
+        return inputs[:first], inputs[first:last], inputs[last:end]
 
     def _row_node(self, inputs: Sequence[Variable]) -> Apply:
         """Return a node of the row function, with variables that stand for what is gathered."""
@@ -84,12 +94,24 @@ class GpuGroupedRows(GpuOp):
             found[k] = base
         return found
 
+    def _table_functions(self, inputs: Sequence[Variable]) -> Iterator[tuple[int, TableFunction]]:
+        """Yield the functions of tables, each with the number of the gather."""
+        first = len(inputs) - sum(len(op.function.operands) - 1 for _, op, _ in self.functions)
+        for g, op, source in self.functions:
+            last = first + len(op.function.operands) - 1
+            operands = list(inputs[first:last])
+            operands.insert(source, inputs[self.gathers[g][0]])
+            known = tuple(tuple(v.type.broadcastable) for v in operands)
+            yield g, TableFunction(op.function, source, tuple(form == DROPPED for form in op.forms), known)
+            first = last
+
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""
         indices = self.split(node.inputs)[1]
         kinds, bounds, is_constant = index_arguments(indices)
         dtypes = tuple(kind[0] for kind in kinds if kind is not None)
-        groups = Groups(dtypes, tuple(bounds), is_constant, self.gathers, self.scatters)
+        functions = tuple(self._table_functions(node.inputs))
+        groups = Groups(dtypes, tuple(bounds), is_constant, self.gathers, self.scatters, functions)
         operands = zip(self._row_node(node.inputs).inputs, self.rows.forms, strict=False)
         return GroupedRows(
             context,

@@ -8,8 +8,10 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.grouped_rows import GpuGroupedRows
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
+from pytensor_cl.ops.shape import GpuDimShuffle
 from tests.helpers import assert_close, check_against_python, device_ops, normal, opencl
 
 INDEXING = GpuAdvancedSubtensor, GpuAdvancedIncSubtensor
@@ -114,6 +116,37 @@ def test_what_stays_as_it_is(context, rng):
     check([a, m, i], [a[:, i], pt.exp(a[:, i]) * m], given, fused=0, apart=1)  # the gathered array is a result
     check([a, m, i], [chained], given, fused=1, apart=1)  # the second needs the first
     check([row, m, i], [pt.exp(row[:, i] * m)], (normal(rng, 1, 17), *given[1:]), fused=0, apart=1)
+
+
+def test_functions_of_tables(context, rng):
+    """Effects that are not centred: a table is computed of a matrix and of numbers for each row."""
+    mean, scale = pt.fvector("mean"), pt.fcol("scale")
+    z, w, x, i = pt.fmatrix("z"), pt.fmatrix("w"), pt.frow("x"), pt.lvector("i")
+    a, b = mean[:, None] + pt.exp(scale) * z, pt.tanh(w * z + 1)
+    cost = pt.sqr(a[:, i] + b[:, i] * x).sum(axis=1)
+    sizes = (19, 7, 60), (8, 30, 9), (3, 5, 40), (16, 4, 0), (0, 3, 4)
+    values = [
+        (
+            normal(rng, rows),
+            normal(rng, rows, 1),
+            normal(rng, rows, groups),
+            normal(rng, rows, groups),
+            normal(rng, 1, count),
+            rng.integers(-groups, groups, count),
+        )
+        for rows, groups, count in sizes
+    ]
+    inputs = [mean, scale, z, w, x, i]
+    f = check(inputs, [cost], *values)
+    assert len([op for op in device_ops(f) if not isinstance(op, GpuDimShuffle)]) == 2  # with exp(scale)
+    check(inputs, [cost, *pytensor.grad(cost.sum(), [mean, scale, z, w])], *values)
+    for wrong in range(2, 4):
+        bad = list(values[0])
+        bad[wrong] = bad[wrong][:, :-1]
+        with pytest.raises(ValueError):
+            f(*bad)
+    both = check([mean, scale, z, i], [pt.sqr(a[:, i]).sum(1), a], *((*v[:3], v[5]) for v in values[:2]))
+    assert sum(isinstance(op, GpuElemwise) for op in device_ops(both)) == 2  # the table is a result too
 
 
 def test_tables_that_leave_no_room_for_arguments(context, rng):

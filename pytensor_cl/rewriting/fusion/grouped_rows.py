@@ -15,10 +15,11 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.grouped_rows import GpuGroupedRows
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
 from pytensor_cl.ops.reduction import GpuCAReduce
-from pytensor_cl.ops.rowwise import FULL, GATHERED, TABLE, GpuRowwise
+from pytensor_cl.ops.rowwise import FULL, GATHERED, TABLE, VALUE, GpuRowwise
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import fused_node
+from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_outputs
 from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["fuse_grouped_rows"]
@@ -26,7 +27,7 @@ __all__ = ["fuse_grouped_rows"]
 ALONG_ROW = slice(None), 0
 """The index ``x[:, index]``."""
 
-FIXED_BYTES, ARRAY_BYTES, INDEX_BYTES = 256, 48, 32
+FIXED_BYTES, ARRAY_BYTES, INDEX_BYTES = 192, 40, 32
 """Upper bounds of a kernel's own arguments, those of each array, and those of each index."""
 
 AXES = (1,)
@@ -110,7 +111,7 @@ class _Fusion:
             if domain.output_form(v) == FULL
             for client, _ in self._fgraph.clients[v]
             if _is_scatter(client, v, domain.context_name)
-            and node.outputs[0].owner not in {a.owner for a in ancestors([client.inputs[0], client.inputs[-1]])}
+            and node not in {a.owner for a in ancestors([client.inputs[0], client.inputs[-1]])}
         }
 
     def fuse(self, node: Apply) -> None:
@@ -123,21 +124,60 @@ class _Fusion:
         indices = list(dict.fromkeys(n.inputs[-1] for n in (*gathers.values(), *scatters)))
         bases = [scatter.inputs[0] for scatter in scatters]
         operands = [gathers[v].inputs[0] if v in gathers else v for v in rows.inputs]
-        if not self._fits(node, [*operands, *bases, *rows.outputs], indices):
+        arrays = len(operands) + len(bases) + len(rows.outputs)
+        if not self._fits(node, arrays, len(indices)):
             return
+        functions: list[tuple[int, GpuRowwise, int]] = []
+        others: list[Variable] = []
+        for g, k in enumerate(k for k, v in enumerate(rows.inputs) if v in gathers):
+            made = self._table_function(operands[k], self.domains[node])
+            if made is not None and self._fits(node, arrays + len(others) + len(made[0].inputs) - 1, len(indices)):
+                table, source = made
+                operands[k] = table.inputs[source]
+                functions.append((g, table.op, source))
+                others += [v for i, v in enumerate(table.inputs) if i != source]
         op = GpuGroupedRows(
             rows.op,
             tuple((k, indices.index(gathers[v].inputs[-1])) for k, v in enumerate(rows.inputs) if v in gathers),
             tuple((k, indices.index(scatter.inputs[-1])) for k, scatter in enumerate(scatters, len(kept))),
+            tuple(functions),
             self.domains[node].context_name,
         )
-        made = op.make_node(*operands, *indices, *bases).outputs
+        new = op.make_node(*operands, *indices, *bases, *others).outputs
         old = [*kept, *(scatter.outputs[0] for scatter in scatters)]
-        replace_outputs(self._fgraph, old, made, "opencl_grouped_rows")
+        replace_outputs(self._fgraph, old, new, "opencl_grouped_rows")
 
-    def _fits(self, node: Apply, arrays: Sequence[Variable], indices: Sequence[Variable]) -> bool:
+    def _table_function(self, table: Variable, domain: FusionDomain) -> tuple[Apply, int] | None:
+        """Return a node of an elementwise function that makes a table for a single gather; None if there is none.
+
+        With the number of an operand that is a matrix of the dtype of the table.
+        """
+        node = table.owner
+        if node is None or not isinstance(node.op, GpuElemwise) or not self._is_gathered(node, domain):
+            return None
+        if len(node.outputs) > 1:
+            (table,) = select_outputs(node, [node.outputs.index(table)], node.inputs).values()
+        if not (domain.accepts(table.owner) and domain.is_full(table.owner)):
+            return None
+        made = fused_node([table.owner], [table], domain)
+        forms = made.op.forms[: len(made.inputs)]
+        full = [k for k, form in enumerate(forms) if form == FULL]
+        sources = [k for k in full if made.inputs[k].type.dtype == table.type.dtype]
+        is_plain = VALUE not in forms and all(made.inputs[k].type.broadcastable == MATRIX for k in full)
+        return (made, sources[0]) if is_plain and sources else None
+
+    def _is_gathered(self, node: Apply, domain: FusionDomain) -> bool:
+        """Whether no output has another client than one gather that only row functions read."""
+        clients = [self._fgraph.clients[v] for v in node.outputs]
+        return all(
+            _is_gather(client, domain.context_name) and len(of) == 1 and self._is_read_by_rows(client.outputs[0])
+            for of in clients
+            for client, _ in of
+        )
+
+    def _fits(self, node: Apply, arrays: int, indices: int) -> bool:
         """Whether there is room for the arguments of the kernel."""
-        used = FIXED_BYTES + len(arrays) * ARRAY_BYTES + len(indices) * INDEX_BYTES
+        used = FIXED_BYTES + arrays * ARRAY_BYTES + indices * INDEX_BYTES
         return used <= get_context(self.domains[node].context_name).info.max_parameter_size
 
 

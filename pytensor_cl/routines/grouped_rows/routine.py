@@ -1,6 +1,6 @@
 """Functions of rows whose elements belong to groups: gathers, row functions and scatter-adds in one kernel."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,12 +8,13 @@ import numpy as np
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.routine import Checked, Plans, layout_of, value_arguments
+from pytensor_cl.routines.elemwise.routine import ElementFunction
 from pytensor_cl.routines.grouped_rows.quotients import with_reciprocals
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
 from pytensor_cl.routines.indexing.plan import Bounds, check_bounds, out_of_bounds
 from pytensor_cl.routines.rowwise.common import Array, Value
 from pytensor_cl.routines.rowwise.plan import MAX_SEQUENTIAL_TERMS
-from pytensor_cl.routines.rowwise.program import Program, RowFunction, accumulator
+from pytensor_cl.routines.rowwise.program import Map, Program, RowFunction, RowPass, accumulator
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -21,7 +22,7 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["GroupedRows", "Groups"]
+__all__ = ["GroupedRows", "Groups", "TableFunction"]
 
 LINE = 64
 """Bytes to which tiles are aligned."""
@@ -45,6 +46,25 @@ ALONG_ROW = slice(None), 0
 """The index of a gather from the columns of a matrix, and of a scatter-add to them."""
 
 
+class TableFunction(NamedTuple):
+    """An elementwise function of matrices and row values, whose result is a table.
+
+    Attributes
+    ----------
+    function
+        Of Maps only, with one full output; no operand is a number of the host.
+    source
+        The operand, a full one of the dtype of the table, that is given in place of the table.
+    is_dropped, broadcast
+        See `Rowwise`.
+    """
+
+    function: RowFunction
+    source: int
+    is_dropped: tuple[bool, ...]
+    broadcast: tuple[tuple[bool, ...], ...]
+
+
 class Groups(NamedTuple):
     """What is gathered and scattered along the rows.
 
@@ -60,6 +80,8 @@ class Groups(NamedTuple):
         Full operands of the row function that are gathered, each with the number of its index.
     scatters
         Full outputs that are scattered, each with the number of its index.
+    functions
+        Of the tables of `gathers`, each with its number among these.
     """
 
     dtypes: tuple[str, ...]
@@ -67,6 +89,7 @@ class Groups(NamedTuple):
     is_constant: bool
     gathers: tuple[tuple[int, int], ...]
     scatters: tuple[tuple[int, int], ...]
+    functions: tuple[tuple[int, TableFunction], ...] = ()
 
 
 class _Index(NamedTuple):
@@ -87,6 +110,20 @@ class _Tile(NamedTuple):
     tile: int
     base: int = 0
     output: int = -1
+
+
+class _Made(NamedTuple):
+    """A table that is a function, as the kernel sees it.
+
+    `tiles` has the tile of each full operand, `rows` the array of each row operand, by the operands' numbers.
+    """
+
+    table: _Tile
+    tiles: tuple[tuple[int, int], ...]
+    rows: tuple[tuple[int, int], ...]
+    row_values: tuple[int, ...]
+    loop: RowPass
+    dtypes: tuple[str, ...]
 
 
 class _Plan(NamedTuple):
@@ -111,9 +148,10 @@ UNFUSED = _Plan(0)
 class GroupedRows(Checked):
     """Apply a row function to gathered columns, and add up its results by groups.
 
-    It is called ``grouped(*operands, *indices, *bases)``. An operand that is gathered is given as its table: a matrix
-    with the same number of rows and a column for each group. An output that is scattered becomes its base, a matrix of
-    that kind, to whose columns the elements of each row are added.
+    It is called ``grouped(*operands, *indices, *bases, *others)``. An operand that is gathered is given as its table: a
+    matrix with the same number of rows and a column for each group. An output that is scattered becomes its base, a
+    matrix of that kind, to whose columns the elements of each row are added. Others are the operands of functions of
+    tables, but for their sources.
 
     Parameters
     ----------
@@ -161,8 +199,10 @@ class GroupedRows(Checked):
         ]
         self.value_arguments = value_arguments(self._scalars)
         self._arrays = self._describe_arrays(broadcast)
-        self._tables, self._sums, self._full = self._describe_tiles()
-        tiles, indices = len(self._tables) + len(self._sums) + len(self._full), len(groups.dtypes)
+        self._tables, self._sums, self._others, self._full = self._describe_tiles()
+        self._made = [self._describe_made(g, f, fp64) for g, f in groups.functions]
+        tiles = len(self._tables) + len(self._sums) + len(self._others) + len(self._full)
+        indices = len(groups.dtypes)
         members = (
             f"rows count scratch row_step[{len(self._arrays)}] step[{len(self._arrays)}] tile_at[{tiles}]"
             f" spill_at[{max(1, len(self._program.spills))}] index_step[{indices}] length[{indices}]"
@@ -170,6 +210,10 @@ class GroupedRows(Checked):
         self._geometry = Struct(("long", members), name="geometry")
         self._kernel: Kernel | None = None
         self._plans: Plans[_Plan] = Plans()
+        self._makers = [
+            Rowwise(context, f.function, 2, (1,), f.is_dropped, f.broadcast, schedule, has_fp64)
+            for _, f in groups.functions
+        ]
         options: dict[str, Any] = {"constant": groups.is_constant, "schedule": schedule}
         self._gathers = [self._gather(k, i, options) for k, i in groups.gathers]
         self._scatters = [self._scatter(k, i, options) for k, i in groups.scatters]
@@ -194,10 +238,16 @@ class GroupedRows(Checked):
         for k, v in enumerate(function.outputs):
             kind = "sum" if k in scattered else function.kinds[v]
             arrays.append(Array(f"y{k}", v, kind, function.dtypes[v], True, "lanes"))
+        for g, of_table in self.groups.functions:
+            arrays += [
+                Array(f"t{g}x{k}", k, "other" if kind == "full" else "parameter", dtype, False)
+                for k, (kind, dtype) in enumerate(of_table.function.operands)
+                if k != of_table.source
+            ]
         return tuple(arrays)
 
-    def _describe_tiles(self) -> tuple[list[_Tile], list[_Tile], list[_Tile]]:
-        """Return the tiles of tables, of sums of groups, and of other full arrays with elements for each row."""
+    def _describe_tiles(self) -> tuple[list[_Tile], ...]:
+        """Return the tiles of tables, sums of groups, other operands of tables, and full arrays with all elements."""
         numbers = {array.name: a for a, array in enumerate(self._arrays)}
         gathers, scatters = self.groups.gathers, self.groups.scatters
         tables = [_Tile(numbers[f"x{k}"], index, tile) for tile, (k, index) in enumerate(gathers)]
@@ -205,9 +255,32 @@ class GroupedRows(Checked):
             _Tile(numbers[f"y{k}"], index, tile, numbers[f"b{k}"], k)
             for tile, (k, index) in enumerate(scatters, len(gathers))
         ]
-        others = (a for a, array in enumerate(self._arrays) if array.kind == "full" and array.access == "lanes")
-        full = [_Tile(a, -1, tile) for tile, a in enumerate(others, len(tables) + len(sums))]
-        return tables, sums, full
+        others: list[_Tile] = []
+        count = len(tables) + len(sums)
+        for g, of_table in self.groups.functions:
+            for k, operand in enumerate(of_table.function.operands):
+                if operand.kind == "full" and k != of_table.source:
+                    others.append(_Tile(numbers[f"t{g}x{k}"], gathers[g][1], count + len(others)))
+        count += len(others)
+        rest = (a for a, array in enumerate(self._arrays) if array.kind == "full" and array.access == "lanes")
+        full = [_Tile(a, -1, tile) for tile, a in enumerate(rest, count)]
+        return tables, sums, others, full
+
+    def _describe_made(self, gather: int, of_table: TableFunction, has_fp64: bool) -> _Made:
+        function, table = of_table.function, self._tables[gather]
+        numbers = {array.name: a for a, array in enumerate(self._arrays)}
+        places = {tile.array: tile.tile for tile in self._others}
+        arrays = [(k, numbers[f"t{gather}x{k}"]) for k in range(len(function.operands)) if k != of_table.source]
+        tiles = [(k, places[a]) for k, a in arrays if a in places]
+        program = Program(function, has_fp64)
+        return _Made(
+            table,
+            ((of_table.source, table.tile), *tiles),
+            tuple((k, a) for k, a in arrays if a not in places),
+            tuple(program.row_values),
+            program.passes(self._lanes, self._lanes)[0],
+            function.dtypes,
+        )
 
     # Shapes
 
@@ -226,17 +299,28 @@ class GroupedRows(Checked):
 
     def _full_layouts(self, inputs: Sequence[Layout]) -> tuple[Layout, ...]:
         """Return the layouts of the row function's outputs, before they are scattered."""
-        operands, indices, _ = self._split(inputs)
+        operands, indices = self._split(inputs)[:2]
         seen = list(operands)
+        for k, maker, given in self._table_inputs(inputs):
+            (seen[k],) = maker.layout(*given)
         for k, index in self.groups.gathers:
             seen[k] = Layout.contiguous((seen[k].shape[0], *indices[index].shape))
         return self._rows.layout(*seen)
 
-    def _split[T](self, inputs: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-        """Return the operands, the indices and the bases."""
-        first = len(self.function.operands)
-        last = first + len(self.groups.dtypes)
-        return inputs[:first], inputs[first:last], inputs[last:]
+    def _split[T](self, inputs: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T], Sequence[T]]:
+        """Return the operands, the indices, the bases, and other operands of the functions of tables."""
+        ends = np.cumsum([len(self.function.operands), len(self.groups.dtypes), len(self.groups.scatters)])
+        first, second, third = map(int, ends)
+        return inputs[:first], inputs[first:second], inputs[second:third], inputs[third:]
+
+    def _table_inputs[T](self, inputs: Sequence[T]) -> Iterator[tuple[int, Rowwise, list[T]]]:
+        """Yield for each table that is a function the operand that it is, the routine of its own, and its inputs."""
+        rest = list(self._split(inputs)[3])
+        for (g, of_table), maker in zip(self.groups.functions, self._makers, strict=True):
+            k, count = self.groups.gathers[g][0], len(of_table.function.operands) - 1
+            given, rest = rest[:count], rest[count:]
+            given.insert(of_table.source, inputs[k])
+            yield k, maker, given
 
     # Kernels
 
@@ -248,15 +332,17 @@ class GroupedRows(Checked):
         """Return the kernel; on schedule simt, those of the gathers, the row function and the scatters."""
         if self.schedule == "cpu":
             return (self._source(),)
-        others = (source for routine in (*self._gathers, *self._scatters) for source in routine.sources())
+        routines = *self._makers, *self._gathers, *self._scatters
+        others = (source for routine in routines for source in routine.sources())
         return (*self._rows.sources(), *others)
 
     def _source(self) -> KernelSource:
         program, lanes, dtypes = self._program, self._lanes, self._fused.dtypes
         read = (k for k in self._operands if self.function.operands[k].kind == "row")
-        functions = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
+        steps = *program.element_functions(), *(f for _, t in self.groups.functions for f in _element_functions(t))
+        functions = dict.fromkeys(text for f in steps for text in f.preambles)
         kinds = dict.fromkeys(array.dtype for array in self._arrays)
-        turned = dict.fromkeys(self._arrays[t.array].dtype for t in (*self._tables, *self._sums, *self._full))
+        turned = dict.fromkeys(self._arrays[t.array].dtype for t in (*self._group_tiles, *self._full))
         block: dict[str, Any] = {"lanes": lanes, "tile": lanes, "is_gathered_tile": True, "space": "__global"}
         return kernel_source(
             "grouped_rows/cpu",
@@ -278,6 +364,8 @@ class GroupedRows(Checked):
             ),
             tables=self._tables,
             sums=self._sums,
+            others=self._others,
+            made=self._made,
             full=self._full,
             chunk=CHUNK,
             passes=self._passes,
@@ -290,12 +378,12 @@ class GroupedRows(Checked):
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Enqueue the kernel, or the kernels of the parts where that is faster or the arrays are unusual."""
-        operands, indices, bases = self._split(inputs)
-        arrays: list[Any] = [*(inputs[k] for k in self._operands), *bases, *outputs, *indices]
+        indices, bases, others = self._split(inputs)[1:]
+        arrays: list[Any] = [*(inputs[k] for k in self._operands), *bases, *outputs, *others, *indices]
         key = tuple([array.layout[:2] for array in arrays])
         plan = self._plans.lookup(key, lambda: self._plan([a.layout for a in arrays], [*map(layout_of, inputs)]))
         if not plan.work_items:
-            self._launch_parts(outputs, operands, indices, bases)
+            self._launch_parts(outputs, inputs)
             return
         if self._kernel is None:
             self._kernel = self.context.kernel(self._source())
@@ -306,19 +394,16 @@ class GroupedRows(Checked):
         arguments += [self.error_flag.buffer if self.is_checked else None, self.number]
         self._kernel.launch(self.context.queue, (plan.work_items,), (1,), *arguments)
 
-    def _launch_parts(
-        self,
-        outputs: Sequence[GpuArray],
-        operands: Sequence[Any],
-        indices: Sequence[Any],
-        bases: Sequence[Any],
-    ) -> None:
+    def _launch_parts(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Gather, apply the row function, and scatter, each with kernels of its own."""
         for routine in (*self._gathers, *self._scatters) if self.is_checked else ():
             routine.set_error_flag(self.error_flag, int(self.number))
+        operands, indices, bases, _ = self._split(inputs)
         given, results = list(operands), list(outputs)
+        for k, maker, arrays in self._table_inputs(inputs):
+            (given[k],) = maker(*arrays)
         for (k, index), gather in zip(self.groups.gathers, self._gathers, strict=True):
-            (given[k],) = gather(operands[k], indices[index])
+            (given[k],) = gather(given[k], indices[index])
         if self.groups.scatters:
             layouts = self._rows.layout(*map(layout_of, given))
             for k, _ in self.groups.scatters:
@@ -326,6 +411,11 @@ class GroupedRows(Checked):
         self._rows.launch(results, given)
         for (k, index), scatter, base in zip(self.groups.scatters, self._scatters, bases, strict=True):
             scatter.launch((outputs[k],), (base, results[k], indices[index]))
+
+    @property
+    def _group_tiles(self) -> tuple[_Tile, ...]:
+        """The tiles with a vector for each group, in the order of their numbers."""
+        return (*self._tables, *self._sums, *self._others)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""
@@ -339,7 +429,7 @@ class GroupedRows(Checked):
         if sizes is None:
             return UNFUSED
         blocks = -(-sizes.rows // self._lanes)
-        tiles = (*self._tables, *self._sums)
+        tiles = self._group_tiles
         vectors = [(self._arrays[t.array].dtype, sizes.groups[t.index_number]) for t in tiles]
         vectors += [(self._arrays[t.array].dtype, CHUNK) for t in self._full]
         vectors += [(self._fused.dtypes[v], sizes.elements) for v in self._program.spills]
@@ -371,7 +461,8 @@ class GroupedRows(Checked):
             The bounds of an index are known and too wide.
         """
         counts = {index.shape[0] for index in self._split(inputs)[1]}
-        tiled = [(t.array, t.index_number) for t in self._tables] + [(t.base, t.index_number) for t in self._sums]
+        tiled = [(t.array, t.index_number) for t in (*self._tables, *self._others)]
+        tiled += [(t.base, t.index_number) for t in self._sums]
         heights = {arrays[a].shape[0] for a, _ in tiled}
         lengths = [{arrays[a].shape[1] for a, index in tiled if index == i} for i in range(len(self.groups.dtypes))]
         is_regular = len(counts) == len(heights) == 1 and all(len(found) == 1 for found in lengths)
@@ -398,8 +489,13 @@ class GroupedRows(Checked):
         blocks, units = -(-sizes.rows // self._lanes), self.context.info.compute_units
         if blocks * UNFUSED_BLOCKS < units and blocks * self._lanes * sizes.elements > ELEMENTS:
             return False
-        groups = sum(sizes.groups[t.index_number] for t in (*self._tables, *self._sums))
+        groups = sum(sizes.groups[t.index_number] for t in self._group_tiles)
         return TILE_COST * min(sizes.rows, self._lanes) * sizes.elements >= self._lanes * groups
+
+
+def _element_functions(of_table: TableFunction) -> Iterator[ElementFunction]:
+    """Yield the functions of all steps."""
+    return (step.function for step in of_table.function.steps if isinstance(step, Map))
 
 
 def _spread(layout: Layout) -> Layout:

@@ -5,7 +5,7 @@ import pytest
 
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.grouped_rows.quotients import with_reciprocals
-from pytensor_cl.routines.grouped_rows.routine import GroupedRows, Groups
+from pytensor_cl.routines.grouped_rows.routine import GroupedRows, Groups, TableFunction
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from tests.routines.rowwise.test_rowwise import Code
 
@@ -264,6 +264,30 @@ def test_reciprocals_of_row_values_only(dtype):
     assert found.outputs == (3, 4, 5, 7)
     whole = RowFunction((full, row), (Map(Code("i0 / i1", 2, "int64"), (0, 1), 4, "true_div"),), (2,))
     assert with_reciprocals(whole) is whole
+
+
+def test_tables_that_are_functions(context, rng, schedule, dtype):
+    """The sums of gathered columns of ``exp(r) + x * y``; x is given in place of the table."""
+    full = Operand("full", dtype)
+    steps = Map(Code("exp(i0)", 1, dtype), (0,), 10), Map(Code("i0 + i1 * i2", 3, dtype), (3, 2, 1))
+    of_table = RowFunction((Operand("row", dtype), full, full), steps, (4,))
+    known = (False,), (False, False), (False, False)
+    functions = ((0, TableFunction(of_table, 2, (True, False, False, False), known)),)
+    groups = Groups(("int64",), (None,), False, ((0, 0),), (), functions)
+    function = RowFunction((full,), (Reduce("add", 0, "float64", dtype),), (1,))
+    routine = GroupedRows(context, function, groups, (False, True), ((False, False),), schedule)
+    for rows, count, length in ((33, 40, 20), (16, 50, 3), (1, 9, 50), (0, 4, 3)):
+        x, y = rng.normal(size=(2, rows, length)).astype(dtype)
+        r, i = rng.normal(size=rows).astype(dtype), rng.integers(-length, length, count)
+        (sums,) = routine(*map(context.from_host, (x, i, r, y)))
+        want = (np.exp(r.astype("float64"))[:, None] + x.astype("float64") * y)[:, i].sum(1)
+        np.testing.assert_allclose(sums.to_host(), want, 10 * TOLERANCE[dtype], 10 * TOLERANCE[dtype])
+    assert is_fused(routine) == [schedule == "cpu"] * 2 + [False] * 2
+    for shapes in (((9, 4), (8,), (9, 4)), ((9, 4), (9,), (9, 5)), ((9, 4), (9,), (8, 4))):
+        x, r, y = (np.ones(shape, dtype) for shape in shapes)
+        with pytest.raises(ValueError, match="mismatch"):
+            routine(*map(context.from_host, (x, np.zeros(5, "int64"), r, y)))
+    routine.check()
 
 
 def test_numbers_of_the_host(context, rng, schedule):
