@@ -39,7 +39,7 @@ from pytensor_cl.rewriting.lowering.linalg import lower_linalg
 from pytensor_cl.rewriting.lowering.optimize import place_objectives
 from pytensor_cl.rewriting.lowering.random import lower_random
 from pytensor_cl.rewriting.lowering.scan import lift_loops
-from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices
+from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.lowering.take_along_axis import open_lists
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
@@ -92,6 +92,12 @@ def opencl_drop_scan_modes(fgraph: FunctionGraph) -> None:
 def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
     """Note which host backends may run the graph."""
     check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
+
+
+@graph_rewriter
+def opencl_mend_sparse_gradients(fgraph: FunctionGraph) -> None:
+    """Gradients of sparse matrices that PyTensor's backends give wrong -> right ones."""
+    mend_sparse_gradients(fgraph)
 
 
 @graph_rewriter
@@ -257,6 +263,7 @@ def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
 # handler (49.5), and before inner graphs are compiled (49.6).
 _PASSES = (
     (opencl_check_host_backends, -0.5),
+    (opencl_mend_sparse_gradients, 1.24),
     (opencl_keep_canonical_copy, 1.25),
     (opencl_batch_loops, 1.3),
     (opencl_hoist_products, 1.31),

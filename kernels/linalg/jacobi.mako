@@ -2,7 +2,7 @@
 ##
 ## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are multiplied by a power
 ##            of two so that their largest element is near one. Rotations are accumulated in v. `_sort`: the result,
-##            sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, times a power of two, plus a
+##            sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, divided by a scale, plus a
 ##            multiple of the identity so that it is positive semidefinite (Gershgorin).
 ##            `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector; lanes that are
 ##            done turn by nothing.
@@ -10,9 +10,9 @@
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
 ##            norms: of the vectors, with the scale; contiguous.
-##            shifts: for each matrix the multiple of the identity, and the inverse of the power of two.
-## Invariant  Powers of two and their inverses are normal numbers. Norms whose squares are not are taken for the smallest
-##            whose square is: those of vectors so much shorter than the longest one are not needed more exactly.
+##            shifts: for each matrix the multiple of the identity, and the scale.
+## Invariant  Powers of two and their inverses are normal numbers. A product of two vectors is taken for zero if its root
+##            is far below epsilon: rotations would not change the longer one, and squares may not be normal numbers.
 ## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
 ##            the matrices.
 ##            `_lanes`: work-items share groups of matrices evenly.
@@ -27,8 +27,8 @@
 V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype
 integers = f"{'int' if ctype == 'float' else 'long'}{lanes}"
 epsilon = "FLT_EPSILON" if ctype == "float" else "DBL_EPSILON"
-smallest = "FLT_MIN" if ctype == "float" else "DBL_MIN"
-shortest = "0x1p-63f" if ctype == "float" else "0x1p-511"
+least = "0x1p-120f" if ctype == "float" else "0x1p-900"
+huge, divisor = ("0x1p90f", "0x1p36f") if ctype == "float" else ("0x1p980", "0x1p40")
 exponent = 126 if ctype == "float" else 1022
 %>
 #define SWEEPS 60
@@ -45,8 +45,7 @@ static ${T} ${name}_power(const ${T} value)
 static int ${name}_angle(const ${T} first, const ${T} second, const ${T} mixed, const ${T} tolerance, ${T} *sine,
                          ${T} *ratio)
 {
-    const ${T} limit = tolerance * fmax(sqrt(first), ${shortest}) * fmax(sqrt(second), ${shortest});
-    if (!(fabs(mixed) > fmax(limit, ${smallest})))
+    if (!(mixed * mixed > tolerance * tolerance * first * second + ${least}))
         return 0;
     const ${T} zeta = (second - first) / (2 * mixed);
     const ${T} tangent = copysign((${T})1, zeta) / (fabs(zeta) + hypot((${T})1, zeta));
@@ -175,8 +174,7 @@ void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, 
                         mixed += x * y;
                     }
                     /* As `_angle`; lanes that need no rotation turn by nothing. */
-                    const ${V} product = fmax(sqrt(first), ${shortest}) * fmax(sqrt(second), ${shortest});
-                    const ${integers} needs_turn = fabs(mixed) > fmax(tolerance * product, ${smallest});
+                    const ${integers} needs_turn = mixed * mixed > tolerance * tolerance * first * second + ${least};
                     if (!any(needs_turn))
                         continue;
                     is_turned = 1;
@@ -316,7 +314,7 @@ void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const lina
 }
 
 /* w (rows x rows, contiguous) = a / scale + shift * identity, from the lower triangle of a, or from the upper one if
-   `whole`; the shift and the scale are written. */
+   `whole`; the shift and the scale are written. The scale is one unless sums of elements are huge. */
 __kernel ${one_item_groups}
 void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global const ${T} *a,
                    __global ${T} *w, __global ${T} *shifts)
@@ -325,21 +323,22 @@ void ${name}_shift(const linalg_sizes size, const linalg_strides a_at, __global 
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *source = a + a_at.offset + b * a_at.batch;
         __global ${T} *matrix = w + b * n * n;
-        ${T} shift = 0, largest = 0;
-        for (long i = 0; i < n; ++i)
-            for (long j = size.whole ? i : 0; j < (size.whole ? n : i + 1); ++j)
-                largest = fmax(largest, fabs(source[i * a_at.row + j * a_at.column]));
-        const ${T} scale = ${name}_power(largest);
-        for (long i = 0; i < n; ++i) {
-            ${T} radius = 0;
-            for (long j = 0; j < n; ++j) {
-                const int is_own = size.whole ? i <= j : i >= j;
-                const long at = is_own ? i * a_at.row + j * a_at.column : j * a_at.row + i * a_at.column;
-                const ${T} value = source[at] * (1 / scale);
-                matrix[i * n + j] = value;
-                radius += i == j ? -value : fabs(value);
+        ${T} shift, scale = 1;
+        for (int is_found = 0; !is_found;) {
+            shift = 0;
+            for (long i = 0; i < n; ++i) {
+                ${T} radius = 0;
+                for (long j = 0; j < n; ++j) {
+                    const int is_own = size.whole ? i <= j : i >= j;
+                    const long at = is_own ? i * a_at.row + j * a_at.column : j * a_at.row + i * a_at.column;
+                    const ${T} value = source[at] / scale;
+                    matrix[i * n + j] = value;
+                    radius += i == j ? -value : fabs(value);
+                }
+                shift = fmax(shift, radius);
             }
-            shift = fmax(shift, radius);
+            is_found = scale != 1 || shift < ${huge};
+            scale = is_found ? scale : ${divisor};
         }
         for (long i = 0; i < n; ++i)
             matrix[i * (n + 1)] += shift;

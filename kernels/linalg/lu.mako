@@ -386,7 +386,16 @@ void ${name}_determinant(const linalg_sizes size, const linalg_strides a_at, con
     }
 }
 
-/* NaN in x (rows x columns) where U has a zero on its diagonal. */
+/* Pivots of rows that no step interchanges: those from number `columns` on. */
+__kernel ${one_item_groups}
+void ${name}_keep(const linalg_sizes size, const long pivots_at, __global int *pivots)
+{
+    for (long b = get_global_id(0); b < size.count; b += get_global_size(0))
+        for (long k = size.columns; k < size.rows; ++k)
+            pivots[pivots_at + b * size.rows + k] = k;
+}
+
+/* NaN in x (rows x columns) where U has a zero among the `whole` elements of its diagonal. */
 __kernel ${one_item_groups}
 void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
                       __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag,
@@ -395,7 +404,7 @@ void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const 
     for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
         __global const ${T} *matrix = a + a_at.offset + b * a_at.batch;
         int failed = 0;
-        for (long k = 0; k < size.rows; ++k)
+        for (long k = 0; k < size.whole; ++k)
             failed |= matrix[k * (a_at.row + a_at.column)] == 0;
         if (failed && number)
             report_error(error_flag, number, 0, b, 0);

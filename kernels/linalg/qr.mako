@@ -31,7 +31,7 @@ low, up, high, down = (f"0x1p{e}{'f' if T == 'float' else ''}" for e in exponent
             const int is_done = norm == 0 && !isnan(pivot);
             const ${T} head = is_done ? pivot : -copysign(hypot(pivot, norm), pivot);
             const ${T} tau = is_done ? 0 : (head - pivot) / head;
-            const ${T} divisor = is_done ? 1 : pivot - head;
+            const ${T} inverse = is_done ? 1 : 1 / (pivot - head);
 </%def>
 % if schedule == "cpu":
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -59,7 +59,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
                 sums[j] = matrix[k * a_at.row + j * a_at.column];
             for (int i = k + 1; i < m; ++i) {
                 __global ${T} *row = matrix + i * a_at.row;
-                const ${T} value = row[k * a_at.column] * scale / divisor;
+                const ${T} value = row[k * a_at.column] * scale * inverse;
                 row[k * a_at.column] = value;
                 for (int j = k + 1; j < n; ++j)
                     sums[j] += value * row[j * a_at.column];
@@ -109,11 +109,11 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
             const ${integers} is_done = norm == 0 && !isnan(pivot);
             const ${V} head = select(-copysign(hypot(pivot, norm), pivot), pivot, is_done);
             const ${V} tau = select((head - pivot) / head, (${V})0, is_done);
-            const ${V} divisor = select(pivot - head, (${V})1, is_done);
+            const ${V} inverse = 1 / select(pivot - head, (${V})1, is_done);
             column[k * n] = head / scale;
             taus[k] = tau;
             for (int i = k + 1; i < m; ++i)
-                column[i * n] = column[i * n] * scale / divisor;
+                column[i * n] = column[i * n] * scale * inverse;
             for (int j = k + 1; j < n; ++j) {
                 __global ${V} *other = factor + j;
                 ${V} sum = other[k * n];
@@ -189,7 +189,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
                 taus[k] = tau;
             }
             for (int i = k + 1 + item; i < m; i += ${group})
-                column[i * a_at.row] = column[i * a_at.row] * scale / divisor;
+                column[i * a_at.row] = column[i * a_at.row] * scale * inverse;
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
             for (int j = k + 1 + item; j < n; j += ${group}) {
                 __global ${T} *other = matrix + j * a_at.column;

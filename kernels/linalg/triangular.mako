@@ -8,7 +8,7 @@
 ##            `_rows`: a row for each work-item, for few columns; several matrices in local memory.
 ## Operands   a: rows x rows, b and x: rows x columns, any strides, rows <= block. b and x may be the same array.
 ##            Where `whole` is nonzero, x is NaN if an element of the diagonal is zero, which LAPACK's trtrs reports.
-## Invariant  Elements of the diagonal are inverted only if the inverse is a normal number too; else they divide.
+## Invariant  Where the inverse of an element of the diagonal is infinite, the elements divide instead.
 ## NDRange    `_columns`, `_lanes`: work-items share tiles of columns, or groups of matrices, evenly.
 ##            `_group`: work-groups loop over tiles of `group` columns. `_rows`: work-groups loop over bundles of
 ##            matrices.
@@ -30,8 +30,18 @@ ROWS = 4  # that are solved at a time
     failed = failed && size.whole;
     % endif
 </%def>
-<% smallest = "FLT_MIN" if ctype == "float" else "DBL_MIN" %>
-<%def name="has_no_inverse(value)">(fabs(${value}) < ${smallest} || fabs(${value}) > 1 / ${smallest})</%def>
+## Solve for some columns by division.
+<%def name="divide(columns)">
+            ${singular("matrix[i * (a_at.row + a_at.column)]")}
+            for (long e = 0; e < ${columns} * (long)n; ++e) {
+                const long j = e / n, i = e - j * n;
+                ${T} sum = source[i * b_at.row + j * b_at.column];
+                for (int k = 0; k < i; ++k)
+                    sum -= matrix[i * a_at.row + k * a_at.column] * target[k * x_at.row + j * x_at.column];
+                sum = failed ? (${T})NAN : sum / matrix[i * (a_at.row + a_at.column)];
+                target[i * x_at.row + j * x_at.column] = sum;
+            }
+</%def>
 <%def name="tile(vectors)">
 <% width = vectors * lanes %>
             if (b_at.column == 1 && valid == ${width}) {
@@ -71,7 +81,7 @@ ROWS = 4  # that are solved at a time
     % for k in range(ROWS):
         % for v in range(vectors):
             % if not unit:
-                x${k}_${v} = divides ? x${k}_${v} / factor[${k * ROWS + k}] : x${k}_${v} * factor[${k * ROWS + k}];
+                x${k}_${v} *= factor[${k * ROWS + k}];
             % endif
                 tile[(begin + ${k}) * ${vectors} + ${v}] = x${k}_${v};
         % endfor
@@ -110,7 +120,7 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
     __global ${V} *const tile = private_as_global(${V}, space);
     ${T} factors[${block * (block + ROWS) // 2}];
     long packed_item = -1;
-    int divides = 0;
+    ${T} zero = 0; /* NaN if an element of the diagonal has no finite inverse */
     const long unit_end = partition_begin(units, 1, part + 1, parts);
     for (long unit = partition_begin(units, 1, part, parts); unit < unit_end; ++unit) {
         const long item = unit / tiles, column = (unit - item * tiles) * width;
@@ -120,11 +130,7 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
         __global ${T} *target = x + x_at.offset + item * x_at.batch + column * x_at.column;
         if (item != packed_item) {
             ${singular("matrix[i * (a_at.row + a_at.column)]")}
-            divides = 0;
-    % if not unit:
-            for (int i = 0; i < n; ++i)
-                divides |= ${has_no_inverse("matrix[i * (a_at.row + a_at.column)]")};
-    % endif
+            zero = 0;
             ${T} *factor = factors;
             for (int begin = 0; begin < padded; begin += ${ROWS}) {
                 if (begin + ${ROWS} <= n) {
@@ -146,15 +152,17 @@ void ${name}_columns(const linalg_sizes size, const linalg_strides a_at, const l
                             *factor = i < n ? matrix[i * a_at.row + k * a_at.column] : 0;
     % if not unit:
                         else if (k == i) {
-                            const ${T} pivot = i < n ? matrix[i * (a_at.row + a_at.column)] : 1;
-                            *factor = failed ? (${T})NAN : divides ? pivot : 1 / pivot;
+                            *factor = i < n ? (failed ? (${T})NAN : 1 / matrix[i * (a_at.row + a_at.column)]) : 1;
+                            zero += 0 * *factor;
                         }
     % endif
                     }
             }
             packed_item = item;
         }
-        if (width == ${lanes}) {
+        if (zero != 0) {
+            ${divide("valid")}
+        } else if (width == ${lanes}) {
             ${tile(1)}
         } else {
             ${tile(wide)}
@@ -174,7 +182,6 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     const long g_end = partition_begin(groups, 1, part + 1, parts);
     for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const int valid = min((long)${lanes}, size.count - g * ${lanes});
-        int divides = 0;
         for (int lane = 0; lane < ${lanes}; ++lane) {
             __global const ${T} *matrix = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;
             __global ${T} *element = (__global ${T} *)factors + lane;
@@ -182,22 +189,8 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
             for (int i = 0; i < n; ++i) {
                 for (int j = 0; j < i; ++j, element += ${lanes})
                     *element = matrix[i * a_at.row + j * a_at.column];
-    % if unit:
-                *element = 1;
-    % else:
-                const ${T} pivot = matrix[i * (a_at.row + a_at.column)];
-                *element = failed ? (${T})NAN : 1 / pivot;
-                divides |= ${has_no_inverse("pivot")};
-    % endif
+                *element = ${"1" if unit else f"failed ? ({T})NAN : 1 / matrix[i * (a_at.row + a_at.column)]"};
                 element += ${lanes};
-            }
-        }
-        for (int lane = 0; divides && lane < ${lanes}; ++lane) {
-            __global const ${T} *matrix = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;
-            __global ${T} *element = (__global ${T} *)factors + lane;
-            for (int i = 0; i < n; ++i) {
-                __global ${T} *pivot = element + (i * (i + 1) / 2 + i) * ${lanes};
-                *pivot = isnan(*pivot) ? (${T})NAN : matrix[i * (a_at.row + a_at.column)];
             }
         }
         for (long column = 0; column < size.columns; ++column) {
@@ -208,6 +201,7 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
                     ((__global ${T} *)solution)[i * ${lanes} + lane] = source[i * b_at.row];
             }
             __global const ${V} *row = factors;
+            ${V} zero = 0; /* NaN if an element of the diagonal has no finite inverse */
             for (int i = 0; i < n; row += ++i) {
                 ${V} even = solution[i], odd = 0;
                 int k = 0;
@@ -217,7 +211,20 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
                 }
                 if (k < i)
                     even -= row[k] * solution[k];
-                solution[i] = divides ? (even - odd) / row[i] : (even - odd) * row[i];
+                solution[i] = (even - odd) * row[i];
+    % if not unit:
+                zero += 0 * row[i];
+    % endif
+            }
+            if (any(zero != 0)) {
+                for (int lane = 0; lane < valid; ++lane) {
+                    const long item = g * ${lanes} + lane;
+                    __global const ${T} *matrix = a + a_at.offset + item * a_at.batch;
+                    __global const ${T} *source = b + b_at.offset + item * b_at.batch + column * b_at.column;
+                    __global ${T} *target = x + x_at.offset + item * x_at.batch + column * x_at.column;
+                    ${divide("1")}
+                }
+                continue;
             }
             for (int lane = 0; lane < valid; ++lane) {
                 __global ${T} *target = x + x_at.offset + column * x_at.column + (g * ${lanes} + lane) * x_at.batch;

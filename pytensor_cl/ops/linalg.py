@@ -48,15 +48,18 @@ def _core(op: Any) -> Any:
 
 
 class PivotedLU(HostLUFactor):
-    """`LUFactor`, whose factors of a singular matrix are LAPACK's and not NaN."""
+    """`LUFactor`, whose factors of a singular matrix are LAPACK's and not NaN, and which has a pivot for each row."""
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Compute with LAPACK."""
         from scipy.linalg import get_lapack_funcs  # loading it takes 0.1 s
 
         (a,) = inputs
-        (factor,) = get_lapack_funcs(("getrf",), dtype=node.outputs[0].type.dtype)
-        lu, pivots, _ = factor(a)
+        lu, pivots = a.copy(), np.arange(len(a), dtype="int32")
+        if a.size:
+            (factor,) = get_lapack_funcs(("getrf",), dtype=node.outputs[0].type.dtype)
+            lu, found, _ = factor(a)
+            pivots[: len(found)] = found
         output_storage[0][0], output_storage[1][0] = lu, pivots
 
 
@@ -149,8 +152,9 @@ class GpuLUFactor(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the factorisation."""
-        is_marked = not isinstance(_core(self.host), PivotedLU)
-        return LUFactor(context, node.outputs[0].type.dtype, marks_singular=is_marked)
+        is_ours = isinstance(_core(self.host), PivotedLU)
+        dtype = node.outputs[0].type.dtype
+        return LUFactor(context, dtype, marks_singular=not is_ours, pivots_of_rows=is_ours)
 
 
 class GpuPivotToPermutations(GpuOp):

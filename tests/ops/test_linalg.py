@@ -27,7 +27,7 @@ from pytensor_cl.ops.linalg import (
     GpuSolveTriangular,
     GpuSVD,
 )
-from tests.helpers import assert_close, assert_on_device, check_against_python, opencl
+from tests.helpers import assert_close, assert_on_device, check_against_python, device_ops, opencl
 
 dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
@@ -224,9 +224,35 @@ def test_lu(context, rng, dtype, form):
     )
     with pytest.raises(ValueError, match="infs or NaNs"):
         f(np.full((2, 2), np.nan, dtype))
+    rectangles = [(rng.normal(size=shape).astype(dtype),) for shape in ((3, 5), (5, 3), (90, 70), (0, 3))]
+    agrees([a], list(pt.linalg.lu(a, **options)), (GpuLUFactor,), *rectangles, dtype=dtype)
     lower, upper = pt.linalg.lu(a, **options)[-2:]
     gradient = pytensor.grad((pt.sqr(lower) * upper.T).sum(), a)
     agrees([a], [gradient], (GpuLUFactor, GpuSolveTriangular), *values[1:2], dtype=dtype)
+
+
+@pytest.mark.parametrize("form", [{}, {"p_indices": True}, {"permute_l": True}], ids=str)
+def test_lu_of_whole_numbers(context, rng, form):
+    a = pt.matrix("a", dtype="int32")
+    values = [(rng.integers(-9, 9, shape).astype("int32"),) for shape in ((6, 6), (3, 5), (5, 3))]
+    agrees([a], list(pt.linalg.lu(a, **form)), (GpuLUFactor,), *values, dtype="float64")
+
+
+def test_lu_of_matrices_of_known_shape(context, rng):
+    """PyTensor takes factors for square: what it knows not to be stays on the host, and the report says why."""
+    for shape, is_square in (((4, 4), True), ((30, 50), False), ((50, 30), False)):
+        a = pt.matrix("a", shape=shape, dtype="float64")
+        value = rng.normal(size=shape)
+        lower, upper = pt.linalg.lu(a, permute_l=True)
+        f = opencl([a], [lower, upper])
+        assert any(isinstance(op, GpuLUFactor) for op in device_ops(f)) is is_square
+        reasons = " ".join(node.reason for node in pytensor_cl.explain(f).host_nodes)
+        assert ("wrong shapes" in reasons) is not is_square
+        got = f(value)
+        np.testing.assert_allclose(got[0] @ got[1], value, atol=1e-12)
+        g = opencl([a], pt.linalg.lu_factor(a))
+        assert_on_device(g, GpuLUFactor)
+        assert g(value)[1].shape == (min(shape),)
 
 
 @dtypes
@@ -275,7 +301,9 @@ def test_tridiagonal_systems(context, rng, dtype):
     kinds = GpuLUFactorTridiagonal, GpuSolveLUFactorTridiagonal
     x = pt.linalg.solve(a, b, assume_a="tridiagonal")
     outputs = [x, *pytensor.grad(pt.sqr(x).sum(), [a, b])]
-    values = [(positive(rng, n, n, dtype=dtype), rng.normal(size=(n, 3)).astype(dtype)) for n in (3, 30)]
+    values = [(positive(rng, n, n, dtype=dtype), rng.normal(size=(n, 3)).astype(dtype)) for n in (3, 30, 1)]
+    empty = np.zeros((0, 0), dtype), np.zeros((0, 3), dtype)
+    assert opencl([a, b], x)(*empty).shape == (0, 3)
     agrees([a, b], outputs, kinds, *values, dtype=dtype)
     y = pt.linalg.solve(batch, b, assume_a="tridiagonal")
     bands = np.triu(np.tril(positive(rng, 4, 3, 3, dtype=dtype), 1), -1)

@@ -5,7 +5,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.decomposition.eigen import Eigh, Eigvalsh
-from pytensor.tensor.linalg.decomposition.lu import LUFactor, PivotToPermutations
+from pytensor.tensor.linalg.decomposition.lu import LU, LUFactor, PivotToPermutations
 from pytensor.tensor.linalg.decomposition.qr import QR
 from pytensor.tensor.linalg.decomposition.svd import SVD
 from pytensor.tensor.linalg.inverse import MatrixInverse
@@ -81,6 +81,16 @@ def lift_solve(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuO
     if structure not in ("gen", "pos"):
         return NoKernel(f"no OpenCL kernel for Solve with assume_a={structure!r} yet")
     return GpuSolve(op, context_name)
+
+
+@register_batched_lift(LU)
+@register_lift(LU)
+def lift_lu(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """LU(A) has been replaced by Ops that have kernels, unless the shape of A is known and not square."""
+    rows, columns = node.inputs[0].type.shape[-2:]
+    if rows != columns and rows is not None and columns is not None:
+        return NoKernel("PyTensor's types of the factors of a matrix that is not square have wrong shapes")
+    return NoKernel(f"no OpenCL kernel for LU of {node.inputs[0].type.dtype}")
 
 
 LARGEST = 128

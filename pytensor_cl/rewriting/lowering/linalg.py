@@ -18,6 +18,7 @@ from pytensor.tensor.linalg.constructors import BlockDiagonal
 from pytensor.tensor.linalg.decomposition.eigen import Eigh, Eigvalsh
 from pytensor.tensor.linalg.decomposition.lu import LU, PivotToPermutations
 from pytensor.tensor.linalg.decomposition.svd import SVD
+from pytensor.tensor.linalg.dtype_utils import linalg_output_dtype
 from pytensor.tensor.linalg.inverse import MatrixPinv, TensorInv
 from pytensor.tensor.linalg.products import Expm
 from pytensor.tensor.linalg.solvers.general import Solve
@@ -54,27 +55,32 @@ def _finite(x: Variable) -> Variable:
     return _FINITE(x, _are_finite(x))
 
 
-def _indices(n: Variable) -> tuple[Variable, Variable]:
-    """Return the numbers of rows and of columns of a matrix, to be broadcast."""
-    numbers = pt.arange(n)
-    return numbers[:, None], numbers[None, :]
+def _indices(rows: Variable, columns: Variable | None = None) -> tuple[Variable, Variable]:
+    """Return the numbers of rows and of columns of a matrix, to be broadcast; it is square if no columns are given."""
+    numbers = pt.arange(rows)
+    return numbers[:, None], (numbers if columns is None else pt.arange(columns))[None, :]
 
 
 def _lu(core: LU, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
     """LU(A) -> L, U and the permutation from the pivots."""
     (a,) = inputs
-    dtype = dtype if not core.p_indices else a.type.dtype
-    factors, pivots = _apply(PivotedLU(), _finite(a))
-    row, column = _indices(a.shape[-1])
+    rows, columns = a.type.shape[-2:]
+    is_square = rows is not None and rows == columns
+    dtype = linalg_output_dtype(a.type.dtype)
+    factors, pivots = _apply(PivotedLU(), _finite(pt.cast(a, dtype)))
+    row, column = _indices(a.shape[-2], None if is_square else a.shape[-1])
     zero, one = (np.asarray(v, dtype) for v in (0, 1))
     upper = pt.switch(row <= column, factors, zero)
     lower = pt.switch(row > column, factors, pt.switch(pt.eq(row, column), one, zero))
+    if not is_square:
+        steps = pt.minimum(a.shape[-2], a.shape[-1])
+        upper, lower = upper[..., :steps, :], lower[..., :steps]
     (order,) = Blockwise(PivotToPermutations(inverse=False), signature="(x)->(x)").make_node(pivots).outputs
     if core.p_indices:
         return [pt.cast(order, "int32"), lower, upper]
     if core.permute_l:
         return [pt.take_along_axis(lower, pt.broadcast_to(order[..., None], lower.shape), axis=-2), upper]
-    return [pt.cast(pt.eq(order[..., None], column), dtype), lower, upper]
+    return [pt.cast(pt.eq(order[..., None], row[:, 0]), dtype), lower, upper]
 
 
 def _block_diagonal(core: BlockDiagonal, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
@@ -205,7 +211,7 @@ def _exponential(core: Expm, inputs: Sequence[Variable], dtype: str) -> list[Var
     N. Higham, The scaling and squaring method for the matrix exponential revisited, 2005.
     """
     a = pt.cast(inputs[0], dtype)
-    a = CheckAndRaise(ValueError, "expected a square matrix")(a, pt.eq(a.shape[-1], a.shape[-2]))
+    a = _SQUARE(a, pt.eq(a.shape[-1], a.shape[-2]))
     degree, largest = _DEGREES[dtype]
     norm = _largest(abs(a).sum(axis=-2))
     known = pt.switch(pt.or_(pt.isnan(norm), pt.isinf(norm)), np.asarray(0, dtype), norm)
@@ -248,6 +254,11 @@ _FORMS: dict[type[Op], Form] = {
 }
 
 
+def _is_known_rectangle(a: Variable) -> bool:
+    rows, columns = a.type.shape[-2:]
+    return rows is not None and columns is not None and rows != columns
+
+
 def _lowered(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Return what replaces the outputs of a node; None if it stays."""
     is_batched = isinstance(node.op, Blockwise)
@@ -257,6 +268,8 @@ def _lowered(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     is_real = all(np.dtype(kind).kind in "iufb" for kind in dtypes)
     if form is None or not is_real or not any(v.type.dtype in ("float32", "float64") for v in node.outputs):
         return None
+    if isinstance(core, LU) and _is_known_rectangle(node.inputs[0]):
+        return None  # the types of its outputs are wrong
     inputs = [Batch(fgraph, node).broadcast(v) for v in node.inputs] if is_batched else node.inputs
     return form(core, inputs, node.outputs[0].type.dtype)
 

@@ -29,7 +29,7 @@ from pytensor_cl.rewriting.lowering.sparse_matrix import (
     values_at,
 )
 
-__all__ = ["lower_sparse_matrices"]
+__all__ = ["lower_sparse_matrices", "mend_sparse_gradients"]
 
 _ASSERT = CheckAndRaise(AssertionError, "the shapes of the operands do not fit")
 _INCONSISTENT = CheckAndRaise(ValueError, "inconsistent shapes")
@@ -509,7 +509,6 @@ class _Lowering:
         self._fgraph = fgraph
         self._package: Any = package
         self._matrices: dict[Variable, Matrix] = {}
-        self._mixed = self._gradients_of_two_formats()
 
     def _is_sparse(self, variable: Variable) -> bool:
         return isinstance(variable.type, self._package.SparseTensorType)
@@ -544,22 +543,6 @@ class _Lowering:
         data = pt.cast(result.data, node.outputs[0].type.dtype)
         return [self._package.CSM(result.form)(data, indices, pointers, shape)]
 
-    def _gradients_of_two_formats(self) -> dict[Apply, tuple[str, str]]:
-        """Return the nodes of CSMGrad whose matrix and gradient have two formats, and both formats.
-
-        The node itself has vectors only, and PyTensor takes them for two matrices of one format. The pointers tell the
-        format: they come from a matrix, or make one up.
-        """
-        form_of: dict[Variable, str] = {}
-        for node in self._fgraph.apply_nodes:
-            if isinstance(node.op, self._package.CSM):
-                form_of[node.inputs[2]] = node.op.format
-            elif isinstance(node.op, self._package.CSMProperties):
-                form_of[node.outputs[2]] = node.inputs[0].type.format
-        gradients = [node for node in self._fgraph.apply_nodes if isinstance(node.op, self._package.CSMGrad)]
-        forms = {node: (form_of.get(node.inputs[2]), form_of.get(node.inputs[6])) for node in gradients}
-        return {node: (x, g) for node, (x, g) in forms.items() if x and g and x != g}
-
     def _sorts(self, form: Any, node: Apply) -> bool:
         """Whether a form sorts entries."""
         return form in _SORTING or (form is _product and all(map(self._is_sparse, node.inputs)))
@@ -572,8 +555,6 @@ class _Lowering:
             return False
         if form is _properties and node.inputs[0] not in self._matrices:
             return False
-        if node in self._mixed:  # on the host they are wrong
-            return self._put(node, _values_at_places(node.inputs, *self._mixed[node]))
         if config.opencl__placement != "device" and self._sorts(form, node):
             node.tag.opencl_no_kernel = SCIPY
             return False
@@ -597,6 +578,34 @@ class _Lowering:
         pairs = list(zip(node.outputs, typed, strict=True))
         self._fgraph.replace_all(pairs, reason="opencl_sparse", import_missing=True)
         return True
+
+
+def mend_sparse_gradients(fgraph: FunctionGraph) -> None:
+    """CSMGrad(x, g) of a matrix and a gradient of two formats -> the elements of g at the places of x.
+
+    The node has vectors only, and PyTensor takes them for two matrices of one format, so that its backends give wrong
+    numbers. The pointers tell the format: they come from a matrix, or make one up.
+
+    Parameters
+    ----------
+    fgraph
+        A graph of host Ops; changed in place.
+    """
+    package: Any = sys.modules.get("pytensor.sparse")
+    if package is None:
+        return
+    form_of: dict[Variable, str] = {}
+    for node in fgraph.apply_nodes:
+        if isinstance(node.op, package.CSM):
+            form_of[node.inputs[2]] = node.op.format
+        elif isinstance(node.op, package.CSMProperties):
+            form_of[node.outputs[2]] = node.inputs[0].type.format
+    for node in [n for n in fgraph.toposort() if isinstance(n.op, package.CSMGrad)]:
+        forms = [form_of.get(node.inputs[k]) for k in (2, 6)]
+        if None not in forms and forms[0] != forms[1]:
+            new = pt.cast(_values_at_places(node.inputs, *map(str, forms)), node.outputs[0].type.dtype)
+            pairs = [(node.outputs[0], node.outputs[0].type.filter_variable(new))]
+            fgraph.replace_all(pairs, reason="opencl_mend_sparse_gradients", import_missing=True)
 
 
 def lower_sparse_matrices(fgraph: FunctionGraph) -> None:

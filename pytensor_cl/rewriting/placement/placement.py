@@ -31,6 +31,8 @@ TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 _SHAPES = (Shape_i, Shape)
 
 SCALAR = "host arithmetic on values that no device has: shapes, indices, settings"
+LINEAR_ALGEBRA = "pytensor.tensor.linalg.", "pytensor_cl.ops.linalg"
+"""Modules of Ops that compute no settings."""
 VIEWS = "only views: transferring the data would cost more than it saves"
 UNPROFITABLE = "next to a node without a kernel: transferring the data would cost more than it saves"
 SLICE = "slices a host value: only the slice is transferred"
@@ -122,7 +124,7 @@ def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
 def _is_never_arithmetic(node: Apply) -> bool:
     """Whether a node computes no settings, however small its values are: a loop, or linear algebra."""
     core = getattr(node.op, "core_op", node.op)
-    return isinstance(core, Scan) or type(core).__module__.startswith("pytensor.tensor.linalg.")
+    return isinstance(core, Scan) or type(core).__module__.startswith(LINEAR_ALGEBRA)
 
 
 def _makes_few_draws(node: Apply) -> bool:

@@ -67,8 +67,7 @@ class SymmetricEigen(_Jacobi):
     The input is A (..., n, n), of which one triangle is read. Outputs are the eigenvalues (..., n) and the
     eigenvectors (..., n, n), which are the columns. The signs of the vectors may differ from LAPACK's.
 
-    A power of two brings the largest element near one, a multiple of the identity makes the matrix positive
-    semidefinite, and its singular values are found by rotations.
+    A multiple of the identity makes the matrix positive semidefinite; its singular values are found by rotations.
 
     Parameters
     ----------

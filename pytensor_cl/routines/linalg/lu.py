@@ -63,11 +63,14 @@ class _LURoutine(BlockedRoutine):
         return lu, pivots
 
     def _factor_copy(self, a: GpuArray, lu: GpuArray, pivots: GpuArray, batch: tuple[int, ...]) -> None:
-        """Enqueue the factors (count, n, n) of A with these batch dimensions, and their pivots (count, n)."""
-        count, n, _ = lu.shape
-        if self.schedule == "simt" or count < self.lanes or n > LANES_ROWS:
-            self._copy(a, lu.view(Layout.contiguous((*batch, n, n))._replace(offset=lu.layout.offset)))
-            self._factor(lu, pivots, 0)
+        """Enqueue the factors (count, m, n) of A with these batch dimensions, and their pivots.
+
+        Of the pivots (count, m or min(m, n)) the first min(m, n) are written.
+        """
+        count, m, n = lu.shape
+        if self.schedule == "simt" or count < self.lanes or n > LANES_ROWS or m != n:
+            self._copy(a, lu.view(Layout.contiguous((*batch, m, n))._replace(offset=lu.layout.offset)))
+            self._factor_rectangle(lu, pivots)
             return
         a = self._matrices(a, batch)
         kernel = self._kernel("lanes")
@@ -77,11 +80,25 @@ class _LURoutine(BlockedRoutine):
         buffers = a.buffer, lu.buffer, pivots.buffer, workspace.buffer
         kernel.launch(self.context.queue, *size, SIZES.pack_values(count, n, n, 0), *places, *buffers)
 
+    def _factor_rectangle(self, lu: GpuArray, pivots: GpuArray) -> None:
+        """Enqueue the factors (count, m, n) in place: of the first m columns, and then the others of U."""
+        m, n = lu.shape[1:]
+        steps = min(m, n)
+        left = rows_of(lu, 0, m, 0, steps)
+        self._factor(left, pivots, 0)
+        if n > steps:
+            right = rows_of(lu, 0, m, steps, n)
+            self._swap(right, pivots, 0, steps)
+            self._lower.solve(left, right)
+
     def _pivots_argument(self, pivots: GpuArray, first: int) -> bytes:
         return PIVOTS.pack_values(pivots.layout.offset + first, pivots.shape[-1], first)
 
     def _factor(self, lu: GpuArray, pivots: GpuArray, first: int) -> None:
-        """Enqueue the factors of columns (count, m, n) in place; their row 0 is row `first` of the whole matrix."""
+        """Enqueue the factors of columns (count, m, n) in place; their row 0 is row `first` of the whole matrix.
+
+        There are no more columns than rows.
+        """
         m, n = lu.shape[1:]
         width = self.block if m <= self.block else PANELS[self.schedule]
         if n <= width:
@@ -129,16 +146,22 @@ class _LURoutine(BlockedRoutine):
         """Enqueue NaN for the arrays of x whose factors have a zero pivot; report them if there is a number."""
         count, n, m = x.shape
         kernel = self._kernel("singular")
-        arguments = SIZES.pack_values(count, n, m, 0), strides_argument(lu), strides_argument(x), lu.buffer, x.buffer
+        arguments = (
+            SIZES.pack_values(count, n, m, min(lu.shape[1:])),
+            strides_argument(lu),
+            strides_argument(x),
+            lu.buffer,
+            x.buffer,
+        )
         size = self._grid(kernel, count)
         kernel.launch(self.context.queue, *size, *arguments, error_flag, np.int32(number))
 
 
 class LUFactor(_LURoutine):
-    """LU and pivots of ``P @ A = L @ U``, as of LAPACK's getrf, for batches of square matrices.
+    """LU and pivots of ``P @ A = L @ U``, as of LAPACK's getrf, for batches of matrices.
 
-    The input is A (..., n, n). The outputs are (..., n, n), with U in the upper triangle and L, whose diagonal is one,
-    below it, and (..., n) of int32: row k was interchanged with that row.
+    The input is A (..., m, n). The outputs are (..., m, n), with U in the upper triangle and L, whose diagonal is one,
+    below it, and (..., min(m, n)) of int32: row k was interchanged with that row.
 
     The columns are divided in halves down to panels (S. Toledo, Locality of reference in LU decomposition with partial
     pivoting, 1997).
@@ -149,43 +172,57 @@ class LUFactor(_LURoutine):
         See `BlockedRoutine`.
     marks_singular
         Whether the factors are NaN where a pivot is zero.
+    pivots_of_rows
+        Whether there are m pivots; row k stays where it is if k is not less than n.
     """
 
     def __init__(
-        self, context: Context, dtype: str, schedule: str | None = None, *, marks_singular: bool = True
+        self,
+        context: Context,
+        dtype: str,
+        schedule: str | None = None,
+        *,
+        marks_singular: bool = True,
+        pivots_of_rows: bool = False,
     ) -> None:
         super().__init__(context, dtype, schedule)
         self.output_dtypes = (self.dtype.name, "int32")
         self.marks_singular = marks_singular
+        self.pivots_of_rows = pivots_of_rows
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layouts of the factors and of the pivots.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            The matrix is not square.
-        """
+        """Return the layouts of the factors and of the pivots."""
         (a,) = inputs
-        self._check_square(a)
-        return Layout.contiguous(a.shape), Layout.contiguous(a.shape[:-1])
+        *batch, m, n = a.shape
+        return Layout.contiguous(a.shape), Layout.contiguous((*batch, m if self.pivots_of_rows else min(m, n)))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Enqueue the kernels; the outputs are C-contiguous."""
         target, pivots = outputs
         (a,) = (v for v in inputs if isinstance(v, GpuArray))
-        if not target.size:
-            return
+        lu = stacked(target)
+        count, _, n = lu.shape
+        length = pivots.shape[-1]
+        rows = pivots.view(Layout((count, length), (length, 1), pivots.layout.offset))
 
         def run() -> None:
-            lu = stacked(target)
-            count, n, _ = lu.shape
-            rows = pivots.view(Layout((count, n), (n, 1), pivots.layout.offset))
-            self._factor_copy(a, lu, rows, target.shape[:-2])
-            if self.marks_singular:
+            if lu.size:
+                self._factor_copy(a, lu, rows, target.shape[:-2])
+            if lu.size and self.marks_singular:
                 self._mark_singular(lu, lu)
+            if rows.size and length > n:
+                self._keep_rows(rows, n)
 
-        self.limits.with_fitting_groups(run, self._kernels.clear)
+        if lu.size or rows.size:
+            self.limits.with_fitting_groups(run, self._kernels.clear)
+
+    def _keep_rows(self, pivots: GpuArray, first: int) -> None:
+        """Enqueue the pivots of rows from `first` on, which stay where they are."""
+        count, length = pivots.shape
+        kernel = self._kernel("keep")
+        sizes = SIZES.pack_values(count, length, first, 0)
+        arguments = sizes, np.int64(pivots.layout.offset), pivots.buffer
+        kernel.launch(self.context.queue, *self._grid(kernel, count), *arguments)
 
 
 class Solve(_LURoutine):

@@ -63,9 +63,9 @@ class _Tridiagonal(Routine):
 
     @staticmethod
     def _check_diagonals(*diagonals: Layout) -> None:
-        n = diagonals[1].shape[-1]
+        beside = max(0, diagonals[1].shape[-1] - 1)
         lengths = tuple(d.shape[-1] for d in diagonals)
-        if lengths[0] != n - 1 or lengths[2] != n - 1:
+        if lengths[0] != beside or lengths[2] != beside:
             raise ValueError(f"the diagonals of a tridiagonal matrix have lengths {lengths}")
 
 
@@ -97,7 +97,8 @@ class TridiagonalFactor(_Tridiagonal):
         self._check_diagonals(*inputs)
         batch = np.broadcast_shapes(*(v.shape[:-1] for v in inputs))
         n = inputs[1].shape[-1]
-        return tuple(Layout.contiguous((*batch, length)) for length in (n - 1, n, n - 1, max(0, n - 2), n))
+        lengths = max(0, n - 1), n, max(0, n - 1), max(0, n - 2), n
+        return tuple(Layout.contiguous((*batch, length)) for length in lengths)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Enqueue the kernel; the outputs are C-contiguous."""

@@ -179,15 +179,45 @@ def general(rng, shape, dtype):
 @dtypes
 def test_lu_factors(context, rng, schedule, dtype):
     factor = LUFactor(context, dtype, schedule)
-    for n in (1, 2, 5, 33, 64, 65, 100, 170):
-        a = general(rng, (n, n), dtype)
+    for m, n in (*((n, n) for n in (1, 2, 5, 33, 64, 65, 100, 170)), (5, 8), (8, 5), (100, 70), (20, 130), (130, 20)):
+        a = general(rng, (max(m, n),) * 2, dtype)[:m, :n].copy()
         lu, pivots = map(np.asarray, factor(context.from_host(a)))
-        lower, upper = np.tril(lu, -1) + np.eye(n), np.triu(lu)
+        steps = min(m, n)
+        assert pivots.shape == (steps,)
+        lower, upper = np.tril(lu, -1)[:, :steps] + np.eye(m, steps), np.triu(lu)[:steps]
         assert pivots.dtype == np.int32 and np.abs(lower).max() <= 1 + 1e-5
-        order = np.arange(n)
+        order = np.arange(m)
         for k, p in enumerate(pivots):
             order[[k, p]] = order[[p, k]]
         np.testing.assert_allclose(lower @ upper, a[order], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * n)
+
+
+@schedules
+def test_lu_factors_of_rectangles_in_batches(context, rng, schedule):
+    """A zero pivot gives NaN in its matrix only; there may be a pivot for each row."""
+    factor, whole = (
+        LUFactor(context, "float64", schedule, marks_singular=is_marked, pivots_of_rows=not is_marked)
+        for is_marked in (True, False)
+    )
+    for shape in ((2, 9, 4, 7), (19, 7, 4), (3, 5, 0), (3, 0, 5), (0, 3, 4)):
+        a = rng.normal(size=shape)
+        if a.size:
+            a[-1, ..., 1] = 0
+            a[-1, ..., 1, :] = 0
+        lu, pivots = map(np.asarray, factor(context.from_host(a)))
+        every, all_pivots = map(np.asarray, whole(context.from_host(a)))
+        m, n = shape[-2:]
+        assert (pivots.shape, all_pivots.shape) == ((*shape[:-2], min(m, n)), shape[:-1])
+        if a.size:
+            assert np.isnan(lu[-1]).all()
+        for index in np.ndindex(shape[:-2]):
+            np.testing.assert_array_equal(all_pivots[index][n:], np.arange(m)[n:])
+            if not a.size or (a.ndim, index[0]) != (a.ndim, shape[0] - 1):
+                np.testing.assert_allclose(lu[index], every[index])
+                expected = scipy.linalg.lu(a[index], p_indices=True)
+                for got, part in zip((np.tril(every[index], -1), np.triu(every[index])), expected[1:], strict=True):
+                    rows, columns = part.shape
+                    np.testing.assert_allclose(got[:rows, :columns], part - np.eye(*part.shape) * (part is expected[1]))
 
 
 @dtypes
