@@ -58,6 +58,8 @@ class PoclContextHooks:
         self._variants = PoclVariants(version, is_narrow, has_batches)
         self.queue = PoclQueueHooks()
         self.build_variants = self._variants
+        # PoCL would allocate the memory of a buffer when it is used first, and end the process where there is none.
+        self.memory_flags = cl.mem_flags.ALLOC_HOST_PTR
 
     def check_room(self, text: str) -> None:
         """Check that there is room in PoCL's cache: where it cannot write, it ends the process."""
