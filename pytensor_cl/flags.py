@@ -146,8 +146,8 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__progress",
         "EnumStr",
         "auto",
-        "Whether a pause of more than half a second, in which something compiles, is reported on stderr: if that is a "
-        "terminal (auto), always, or never.",
+        "Whether a pause of more than half a second, in which something compiles, is reported on stderr: after five "
+        "seconds if that is no terminal (auto), always, or never.",
         options=("always", "never"),
     ),
     Flag(

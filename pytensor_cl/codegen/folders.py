@@ -9,7 +9,9 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from grp import getgrgid
 from pathlib import Path
+from pwd import getpwuid
 
 __all__ = [
     "default_folder",
@@ -24,7 +26,6 @@ __all__ = [
 ]
 
 _STALE_SECONDS = 3_600.0
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def user_folder() -> Path:
@@ -102,11 +103,20 @@ def may_be_read(folder: Path) -> bool:
         return False
 
 
+def _is_of_one_user(group: int) -> bool:
+    """Whether a group is that of this user alone, which has the user's name, as where the umask is 002."""
+    try:
+        name, found = getpwuid(os.geteuid()).pw_name, getgrgid(group)
+    except KeyError:  # a user or a group without a name
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
+
+
 def _reading_problem(folder: Path) -> str:
     status = folder.stat()
     if not _is_own(status):
         return "it belongs to another user"
-    if status.st_mode & _OTHERS_MAY_WRITE:
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_of_one_user(status.st_gid)):
         return f"other users may write to it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 makes it private)"
     with os.scandir(folder):
         return ""

@@ -118,7 +118,13 @@ class Context:
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
         self.mappings = HostMappings(self.queue, self.info)
-        self.memory = Memory(self.queue, self.info, self.mappings.clear, self.mappings.advise_huge_pages)
+        self.memory = Memory(
+            self.queue,
+            self.info,
+            self.mappings.clear,
+            self.mappings.advise_huge_pages,
+            self._hooks.memory_flags,
+        )
         self.programs = ProgramCache(
             self.cl_context,
             options,

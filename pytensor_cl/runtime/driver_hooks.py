@@ -39,6 +39,7 @@ class _DefaultContextHooks:
     def __init__(self, device: "cl.Device") -> None:
         self.queue = DefaultQueueHooks()
         self.build_variants = default_variants(device)
+        self.memory_flags = 0
 
     def check_room(self, text: str) -> None:
         """Do nothing: where a driver writes what it compiles is not known."""

@@ -262,6 +262,10 @@ class ContextHooks(Protocol):
     def build_variants(self) -> BuildVariants:
         """From a program's text to the ways to build it."""
 
+    @property
+    def memory_flags(self) -> int:
+        """``CL_MEM_...`` of all buffers besides ``READ_WRITE``."""
+
     def check_room(self, text: str) -> None:
         """Check that there is room for what the driver writes when it compiles a program, or a kernel (no text).
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytensor_cl.codegen import rendered, template
+from pytensor_cl.codegen import rendered, template, temporary
 from pytensor_cl.errors import TemplateError
 
 ROOT = Path(rendered.__file__).parents[2]
@@ -49,9 +49,15 @@ def test_values_without_a_complete_repr_are_not_kept(kernels):
     assert not rendered.rendered_folder().exists()
 
 
-def test_without_a_folder_to_write_to(kernels, tmp_path):
+def test_without_a_folder_to_write_to(kernels, tmp_path, monkeypatch):
+    """A temporary folder takes its place, or nothing is kept."""
     (tmp_path / "cache").write_text("a file")
+    temporary.usable_folder.cache_clear()
+    assert [load_or_render(kernels, text, x=1) for text in "ab"] == ["a", "a"]
+    temporary.usable_folder.cache_clear()
+    monkeypatch.setattr(temporary, "temporary_folder", lambda: Path(os.devnull) / "cache")
     assert [load_or_render(kernels, text, x=1) for text in "ab"] == ["a", "b"]
+    temporary.usable_folder.cache_clear()
 
 
 def cut(data):

@@ -164,7 +164,8 @@ class FeatureFile:
 
     def __init__(self, identity: tuple[str, ...], folder: str | Path | None = None) -> None:
         self._identity = list(identity)
-        digest = hashlib.blake2s(json.dumps(self._identity).encode(), digest_size=8).hexdigest()
+        text = json.dumps([*self._identity, probes_digest()])  # two versions of the package may take turns
+        digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
         self.path = usable_folder(default_folder(folder)) / _NAME / f"{digest}.json"
 
     def read(self) -> Features | None:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -21,11 +22,17 @@ _T = TypeVar("_T")
 def is_lack_of_memory(error: BaseException) -> bool:
     """Whether an error of a driver says that memory is lacking, or that a buffer is too large.
 
-    pyopencl's ``MemoryError`` is CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES and CL_OUT_OF_HOST_MEMORY.
+    pyopencl's ``MemoryError`` is CL_MEM_OBJECT_ALLOCATION_FAILURE only.
     """
     if "pyopencl" not in sys.modules or not isinstance(error, cl.Error):
         return False
-    return isinstance(error, cl.MemoryError) or getattr(error, "code", 0) == cl.status_code.INVALID_BUFFER_SIZE
+    return isinstance(error, cl.MemoryError) or getattr(error, "code", 0) in _lacks()
+
+
+@cache
+def _lacks() -> tuple[int, ...]:
+    codes = cl.status_code
+    return codes.INVALID_BUFFER_SIZE, codes.OUT_OF_RESOURCES, codes.OUT_OF_HOST_MEMORY
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ class Memory:
         Releases the references to free buffers that host mappings hold.
     on_allocation
         Called with each new large buffer of the device.
+    flags
+        ``CL_MEM_...`` of the buffers besides ``READ_WRITE``.
     """
 
     def __init__(
@@ -72,15 +81,18 @@ class Memory:
         info: DeviceInfo,
         release_mappings: Callable[[], None] = lambda: None,
         on_allocation: Callable[[Any], object] = id,
+        flags: int = 0,
     ) -> None:
         from pyopencl.tools import ImmediateAllocator  # loading drivers waits until a context opens
 
         self._info = info
         self._queue = queue
         self._release_mappings, self._on_allocation = release_mappings, on_allocation
-        self.buffers = BufferPool(queue, info.global_memory, release_mappings, on_allocation, info.max_allocation)
+        self._immediate = ImmediateAllocator(queue.handle, cl.mem_flags.READ_WRITE | flags)
+        self.buffers = BufferPool(
+            self._queue, self._immediate, info.global_memory, release_mappings, on_allocation, info.max_allocation
+        )
         self._allocate = self.buffers.allocate
-        self._immediate = ImmediateAllocator(queue.handle)
         self.arena = Arena(queue, info.max_allocation)
         self._users: WeakSet[Any] = WeakSet()
 

@@ -64,6 +64,8 @@ class BufferPool:
     ----------
     queue
         The context's queue.
+    allocator
+        Makes buffers that no pool has (`pyopencl.tools.ImmediateAllocator`).
     memory
         Bytes of the device's memory.
     release_mappings
@@ -82,12 +84,13 @@ class BufferPool:
     def __init__(
         self,
         queue: Queue,
+        allocator: Callable[[int], "cl.MemoryObjectHolder"],
         memory: int,
         release_mappings: Callable[[], None],
         on_allocation: Callable[[Any], object],
         largest: int = sys.maxsize,
     ) -> None:
-        self._queue = queue
+        self._queue, self._allocator = queue, allocator
         self._largest = largest
         self._release_mappings, self._on_allocation = release_mappings, on_allocation
         self._small = self._new_pool()
@@ -98,9 +101,9 @@ class BufferPool:
         self.max_idle_windows = 1
 
     def _new_pool(self) -> Any:
-        from pyopencl.tools import ImmediateAllocator, MemoryPool  # loading drivers waits until a context opens
+        from pyopencl.tools import MemoryPool  # loading drivers waits until a context opens
 
-        return MemoryPool(ImmediateAllocator(self._queue.handle))
+        return MemoryPool(self._allocator)
 
     def allocate(self, nbytes: int) -> "cl.MemoryObjectHolder":
         """Return a buffer of at least `nbytes` bytes, more than 0."""
@@ -134,10 +137,8 @@ class BufferPool:
 
     def _allocate_unpooled(self, nbytes: int) -> "cl.MemoryObjectHolder":
         """Allocate a buffer that is released as soon as it is free."""
-        from pyopencl.tools import ImmediateAllocator
-
         self._free({s: s.pool.held_blocks for s in self._bins.values()})
-        buffer = ImmediateAllocator(self._queue.handle)(nbytes)
+        buffer = self._allocator(nbytes)
         self._on_allocation(buffer)
         return buffer
 

@@ -61,6 +61,8 @@ class PoclContextHooks:
         self.build_variants = self._variants
         if options.parallel_compile:
             start_if_cold(device)
+        # PoCL would allocate the memory of a buffer when it is used first, and end the process where there is none.
+        self.memory_flags = cl.mem_flags.ALLOC_HOST_PTR
 
     def check_room(self, text: str) -> None:
         """Check that there is room in PoCL's cache: where it cannot write, it ends the process."""

@@ -107,6 +107,10 @@ def test_results_of_other_probes_are_ignored(tmp_path, monkeypatch):
     file.write(FOUND)
     monkeypatch.setattr("pytensor_cl.runtime.features.features.probes_digest", lambda: "another")
     assert file.read() is None
+    other = FeatureFile(("a driver",), tmp_path)
+    other.write(Features())
+    monkeypatch.undo()
+    assert file.read() == FOUND  # both versions have theirs
 
 
 def test_values_of_another_type_are_refused():

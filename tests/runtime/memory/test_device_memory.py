@@ -10,6 +10,8 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.launch_capture import LaunchCapture
 from pytensor_cl.runtime.memory import pool
+from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
+from tests.helpers import run_script
 
 
 @pytest.fixture
@@ -136,3 +138,44 @@ def test_a_capture_identifies_buffers_by_handles(fresh):
     fresh.queue.capture = None
     small_ones(fresh, 2)
     assert large(fresh) == 0
+
+
+def test_a_limit_of_address_space_is_an_error_when_memory_is_allocated(context):
+    """PoCL allocated memory at its first use, and ended the process where there was none."""
+    script = f"""
+        import resource
+        import numpy as np
+        from pathlib import Path
+        from pytensor_cl.runtime.context import open_context
+
+        context, kept = open_context("opencl:{context.name}"), []
+        context.from_host(np.ones(1 << 20)).copy().to_host()  # what is loaded at the first use is loaded
+        used = next(int(line.split()[1]) << 10 for line in Path("/proc/self/status").open() if "VmSize" in line)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20),) * 2)
+        try:
+            while len(kept) < 20:
+                kept.append(context.empty((25 << 20,), "float64"))
+        except MemoryError as error:
+            seen["error"] = type(error).__name__, str(error)
+        seen["count"] = len(kept)
+        for value, array in enumerate(kept):
+            context.queue.write(array.buffer, np.full(10, value + 0.5))
+        seen["values"] = [array[:10].to_host().tolist() for array in kept]
+        del kept, array
+        seen["later"] = context.from_host(np.ones(1 << 18)).copy().to_host()[:3].tolist()
+    """
+    seen, _ = run_script(script)
+    name, text = seen["error"]
+    assert name == "OutOfDeviceMemory" and "could not allocate 209,715,200 bytes" in text
+    assert 1 <= seen["count"] <= 3
+    assert seen["values"] == [[value + 0.5] * 10 for value in range(seen["count"])]
+    assert seen["later"] == [1.0] * 3
+
+
+@pytest.mark.parametrize(("code", "is_lack"), [
+    ("OUT_OF_HOST_MEMORY", True), ("OUT_OF_RESOURCES", True), ("INVALID_BUFFER_SIZE", True), ("INVALID_VALUE", False),
+])  # fmt: skip
+def test_what_says_that_memory_is_lacking(code, is_lack):
+    """pyopencl's class of the error depends on the code, and is its MemoryError for one code only."""
+    failure = type("Failure", (cl.RuntimeError,), {"code": getattr(cl.status_code, code)})
+    assert is_lack_of_memory(failure()) == is_lack
