@@ -236,7 +236,7 @@ class CFunction(HostFunction):
 def _is_checked(variable: Variable) -> bool:
     """Whether an argument may be a NumPy scalar, or have a byte order."""
     kind = variable.type
-    return isinstance(kind, TensorType) and (kind.ndim == 0 or kind.numpy_dtype.itemsize > 1)
+    return type(kind) is TensorType and (kind.ndim == 0 or kind.numpy_dtype.itemsize > 1)
 
 
 def _with_results(vm: Callable[[], Any], outputs: Sequence[Cell]) -> Run:

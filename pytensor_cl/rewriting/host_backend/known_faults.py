@@ -121,7 +121,7 @@ FAULTS: tuple[KnownFault, ...] = (
         "`Eigh`, `SVD`",
         "a decomposition that does not converge gives NaN in place of an error",
         "3.3.8",
-        occurs=lambda node: isinstance(node.op, Eigh | SVD),
+        occurs=lambda node: isinstance(getattr(node.op, "core_op", node.op), Eigh | SVD),
     ),
 )
 """Wherever PyTensor's backends miss an error that a check can find (`guards`), they run with the check instead."""

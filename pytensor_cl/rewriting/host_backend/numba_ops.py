@@ -40,6 +40,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.rewriting.host_backend.guards import has_same_draws, is_mask_selection
+from pytensor_cl.rewriting.host_backend.in_bounds import InBounds
 from pytensor_cl.rewriting.host_backend.in_python import InPython, can_run_in_python
 from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, fault_of
 from pytensor_cl.rewriting.host_backend.masks import has_constant_masks, has_masks
@@ -63,7 +64,7 @@ NUMBA runs Scan in any case. What is inside of it has the same checks, and Ops t
 """
 
 INSIDE: tuple[type[Op], ...] = (
-    *(IfElse, LazyIfElse, OpFromGraph, RandomVariable, TypeCastingOp, RavelMultiIndex, InPython),
+    *(IfElse, LazyIfElse, OpFromGraph, RandomVariable, TypeCastingOp, RavelMultiIndex, InBounds, InPython),
 )
 """Further Ops that NUMBA runs inside of loops. A draw there is NUMBA's own, and its shape is checked by nobody."""
 

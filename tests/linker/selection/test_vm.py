@@ -726,6 +726,28 @@ def test_whole_numbers_that_numba_cannot_divide(context, numba_first):
         np.testing.assert_array_equal(d(np.array([-1, 2])), (np.array([-1, 2]) + least) // np.array([-1, 2]))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int16"])
+@pytest.mark.parametrize("placement", ["auto", "device"])
+def test_arguments_of_another_byte_order(context, c_compiler, placement, dtype):
+    """With trust_input nothing converts them before the backend, and C code would read them as they are."""
+    v = pt.vector("v", dtype=dtype)
+    value = np.arange(1, 5).astype(dtype)
+    swapped = value.astype(value.dtype.newbyteorder("S"))
+    with pytensor.config.change_flags(opencl__placement=placement):
+        for outputs in ([v.sum()], [v.sum(), v[::-1], v * 2]):
+            f = opencl([v], outputs)
+            f.trust_input = True
+            for argument in [value, swapped] * 3:
+                for got, right in zip(f(argument), [value.sum(), value[::-1], value * 2], strict=False):
+                    np.testing.assert_array_equal(got, right)
+        shared = pytensor.shared(value)
+        g = opencl([], v.sum(), givens={v: shared})
+        shared.set_value(swapped, borrow=True)
+        assert g() == value.sum()
+        with pytest.raises(TypeError):
+            pytensor.shared(swapped)
+
+
 @pytest.mark.parametrize(
     "graph",
     [
