@@ -13,6 +13,8 @@ _ALLOWANCE = 10.0
 """A chain may be in a region whose mass is exp(-10) of the others'."""
 _SPREADS = 30.0
 """And, on top of that, this many median absolute deviations of the upper half of the chains: 12 standard deviations."""
+_SPREADS_AT_REST = 5.0
+"""The same for the density of a chain that did not move."""
 _LEAST_MOVES = 0.1
 """A chain that has not moved is stuck if its acceptances add up to less; else that was by chance."""
 
@@ -36,7 +38,7 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     logarithm of the mass of the region where it moves. The estimate is the mean log density plus the sum of the
     logarithms of the deviations of the chain's own states (exact for a normal distribution, up to a constant). Far
     below is: below the median of the upper half of all chains by more than 10 and 30 median absolute deviations of that
-    half. So
+    half; 5 for the log density of a chain that did not move at all. So
 
     - a chain in another mode is lost only if that mode has less than exp(-10) of the mass; a lower mode that is wide
       enough is none of these;
@@ -62,10 +64,11 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     # A parameter that no chain moves does not count.
     usual = np.median(deviations[moves], axis=0)
     widths = np.maximum(deviations, 1e-10 * usual)[:, usual > 0]
-    return _far_below(log_density) & _far_below(log_density + np.log(widths).sum(axis=1))
+    is_low = np.where(moves, _far_below(log_density, _SPREADS), _far_below(log_density, _SPREADS_AT_REST))
+    return is_low & _far_below(log_density + np.log(widths).sum(axis=1), _SPREADS)
 
 
-def _far_below(values: np.ndarray) -> np.ndarray:
+def _far_below(values: np.ndarray, spreads: float) -> np.ndarray:
     """Return which values are far below those of the upper half; values that are not finite are."""
     values = np.where(np.isfinite(values), values, -np.inf)
     upper = np.sort(values)[len(values) // 2 :]
@@ -73,7 +76,7 @@ def _far_below(values: np.ndarray) -> np.ndarray:
     if not upper.size:
         return np.zeros(len(values), bool)
     centre = np.median(upper)
-    return values < centre - _ALLOWANCE - _SPREADS * np.median(np.abs(upper - centre))
+    return values < centre - _ALLOWANCE - spreads * np.median(np.abs(upper - centre))
 
 
 class Watch:

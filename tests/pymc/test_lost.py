@@ -50,7 +50,7 @@ def test_a_chain_that_does_not_move_is_named(rng):
     stats["acceptance_rate"][5] = 1e-6
     np.testing.assert_array_equal(find_lost(q, stats), [5])
     assert not lost_chains(stats["lp"].mean(axis=1), q.std(axis=1)).any()
-    stats["lp"][5] -= 100
+    stats["lp"][5] -= 20
     np.testing.assert_array_equal(
         np.flatnonzero(lost_chains(stats["lp"].mean(axis=1), (q - q[:, :1]).std(axis=1))), [5]
     )
