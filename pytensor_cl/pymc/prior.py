@@ -79,7 +79,7 @@ class PriorDraws:
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Return the shape of each value variable."""
-        points, _ = self._draw(1)
+        points, _ = self._draw(ROUNDS)
         return {name: value.shape[1:] for name, value in zip(self._names, points, strict=True)}
 
     def find(
@@ -89,7 +89,8 @@ class PriorDraws:
 
         Draws are made until there are as many as chains. With m of n draws, where the last one is kept, the share is
         (m - 1) / (n - 1), which has no bias. A draw that the transform of a variable does not allow, such as one
-        that is not ordered, has a density of zero in PyMC, and counts as one whose likelihood is zero.
+        that is not ordered, has a density of zero in PyMC, and counts as one whose likelihood is zero; so does one with
+        a parameter that is not allowed.
 
         Parameters
         ----------
@@ -145,12 +146,22 @@ class PriorDraws:
         return points, log_share
 
     def _draw(self, number: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return draws in the unbounded space, and which of them their transforms allow."""
-        drawn = [self._function() for _ in range(number)]
-        stacked = [np.stack(values) for values in zip(*drawn, strict=True)]
+        """Return draws in the unbounded space, and which of them exist and are allowed by their transforms."""
+        drawn, exists = [], np.zeros(number, bool)
+        for i in range(number):
+            try:
+                drawn.append(self._function())
+                exists[i] = True
+            except ValueError as error:  # a parameter that is not allowed, such as a negative scale
+                failed = error
+        if not drawn:
+            raise failed
+        # What does not exist is some other draw, which does not count.
+        index = np.where(exists, np.cumsum(exists) - 1, 0)
+        stacked = [np.stack(values)[index] for values in zip(*drawn, strict=True)]
         found = [np.asarray(value) for value in self._transform(*stacked)]
         points, rounded = found[::2], found[1::2]
         axes = [tuple(range(1, point.ndim)) for point in points]
         allowed = [np.isfinite(point).all(axis=axis) for point, axis in zip(points, axes, strict=True)]
         self.is_rounded |= any(bool(flags.any()) for flags in rounded)
-        return points, np.logical_and.reduce(allowed)
+        return points, np.logical_and.reduce([exists, *allowed])

@@ -190,8 +190,19 @@ def test_callback():
         sample(schools(), callback=1, **OPTIONS)
 
 
+@pytest.fixture
+def usual_handlers():
+    """Python's handlers, also where the tests run in the background of a shell, which ignores SIGINT."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_returns_the_draws_so_far(number, tmp_path):
+def test_signal_returns_the_draws_so_far(number, tmp_path, usual_handlers):
     """The iteration that is under way ends; a checkpoint is written, and the run goes on from it."""
     usual, path = signal.getsignal(number), tmp_path / "state"
 
@@ -210,7 +221,7 @@ def test_signal_returns_the_draws_so_far(number, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_signal_in_the_warm_up(number, error):
+def test_signal_in_the_warm_up(number, error, usual_handlers):
     """There are no draws, and the signal does what it usually does."""
     with pytest.raises(error):
         sample(schools(), callback=lambda record: os.kill(os.getpid(), number), **OPTIONS)

@@ -79,6 +79,24 @@ def ordered():
     return model, scipy.stats.norm.logpdf(1.0, 0, 2) - np.log(6)
 
 
+def scale_that_may_be_negative():
+    """Half of the draws of the scale are no scale: there is no draw of what it scales, and the density is zero."""
+    with pm.Model() as model:
+        scale = pm.Normal("scale", 0, 1)
+        x = pm.Normal("x", 0, scale)
+        pm.Normal("y", x, 1, observed=0.5)
+    grid = np.linspace(0, 12, 20_001)
+    return model, np.log(
+        np.trapezoid(scipy.stats.norm.pdf(grid) * scipy.stats.norm.pdf(0.5, 0, np.hypot(grid, 1)), grid)
+    )
+
+
+def no_likelihood():
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1)
+    return model, 0.0
+
+
 def particles(model, chains, mode="FAST_COMPILE"):
     prior = PriorDraws(model)
     return prior, Hamiltonian(ModelDensity(model, prior.shapes(), tempered=True), chains, 1, mode)
@@ -94,6 +112,7 @@ def particles(model, chains, mode="FAST_COMPILE"):
         (zero_on_most_of_the_prior, 128),
         (very_sharp_likelihood, 64),
         (ordered, 128),
+        (scale_that_may_be_negative, 128),
     ],
 )
 @on_one_driver
@@ -113,6 +132,14 @@ def test_evidence(context, build, number):
     error = evidence.std(ddof=1) / np.sqrt(len(evidence))
     assert abs(evidence.mean() - 1) < 4.5 * error, found
     assert evidence.std() < 0.5
+
+
+def test_evidence_without_likelihood():
+    """It is 1."""
+    model, expected = no_likelihood()
+    prior, chains = particles(model, 8)
+    _, log_share = prior.find(1, 8, chains.set_positions)
+    assert temper(chains, np.random.SeedSequence(1), 1, log_share) == (expected, 1)
 
 
 def test_zero_likelihood_to_the_power_zero():
