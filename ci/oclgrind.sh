@@ -24,6 +24,7 @@ declare -A chosen=(
     [gemv/gemv]="zero_strides or output_strides or output_may_be or writes"
     [gemv/pair]="memory_ends"
     [nonzero]="strides or repeated or select"
+    [grouped_rows/grouped_rows]="layouts or shapes or range"
     [indexing/permute_row_elements]="both_ways or strides or range"
     [indexing/gather_fused]="strides or shapes or errors or more_picks"
     [pool]="infinities or strides"

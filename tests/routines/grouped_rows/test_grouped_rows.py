@@ -119,14 +119,28 @@ def test_layouts(context, rng, dtype):
     check(routine, hosts, arrays)
     turned = [context.from_host(np.ascontiguousarray(v.T)).T for v in hosts]
     check(routine, hosts, turned)
-    want, outputs = wanted_of(*hosts), []
-    for wanted in want:
-        whole = context.from_host(np.full([2 * n for n in wanted.shape], 7, dtype))
-        outputs.append(whole[tuple(slice(1, None, 2) for _ in wanted.shape)])
-    outputs[3:] = [context.empty(wanted.shape, dtype) for wanted in want[3:]]
-    routine.launch(outputs, arrays)
-    for got, wanted in zip(outputs, want, strict=True):
-        np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_nothing_else_is_written(context, rng, dtype):
+    """Results that are parts of larger arrays: of every other element, or of consecutive rows."""
+    routine = slopes_of(context, dtype)
+    for rows, count, groups in ((21, 150, (20, 17)), (16, 64, (16, 3))):
+        given = given_for(rng, dtype, rows, count, groups)
+        want, wholes, parts = wanted_of(*given), [], []
+        for k, wanted in enumerate(want):
+            wholes.append(context.from_host(np.full([2 * n for n in wanted.shape], 7, dtype)))
+            thin = tuple(slice(1, None, 2) for _ in wanted.shape)
+            parts.append(thin if k < 3 else np.s_[3 : 3 + rows, :])
+        for k in (3, 4):
+            wholes[k] = context.from_host(np.full((2 * rows, want[k].shape[1]), 7, dtype))
+        routine.launch(
+            [whole[part] for whole, part in zip(wholes, parts, strict=True)], [context.from_host(v) for v in given]
+        )
+        for whole, part, wanted in zip(wholes, parts, want, strict=True):
+            expected = np.full(whole.shape, 7.0)
+            expected[part] = wanted
+            np.testing.assert_allclose(whole.to_host(), expected, rtol=1e-4, atol=1e-4)
+    assert all(is_fused(routine))
 
 
 @pytest.mark.parametrize("place", [5, 6])
