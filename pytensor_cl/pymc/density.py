@@ -205,5 +205,7 @@ def _columns(part: TensorVariable | None, shape: tuple[int, ...], chains: Any) -
         return pt.zeros((chains, int(np.prod(shape))))
     part = part if part.type.ndim > len(shape) else pt.broadcast_to(part, (chains, *shape))
     if not shape:
-        return part[:, None]
+        # PyTensor moves an axis that is added, part[:, None], to the inputs of the gradient, and then no longer finds
+        # the functions that it replaces by ones without cancellation.
+        return part.reshape((chains, -1))
     return part if len(shape) == 1 else part.reshape((chains, int(np.prod(shape))))

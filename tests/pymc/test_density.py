@@ -38,6 +38,21 @@ def density_of(model, tempered=False):
 
 
 @on_one_driver
+def test_gradient_where_a_share_rounds_to_one(context, on_device):
+    """At log odds of 40 the share is 1.0 in floating point; the density there is that of its complement, exp(-40)."""
+    with pm.Model() as model:
+        pm.Beta("share", 0.5, 0.25)
+    density = density_of(model)
+    position = pt.matrix("position", shape=(CHAINS, 1))
+    function = compile_function([position], list(density(position)), {}, "OPENCL", "density")
+    assert_on_device(function, GpuElemwise)
+    log_odds = np.array([-700.0, -1, 30, 40, 700])
+    _, gradient = function(log_odds[:, None])
+    expected = 0.5 / (1 + np.exp(log_odds)) - 0.25 / (1 + np.exp(-log_odds))
+    np.testing.assert_allclose(gradient[:, 0], expected, rtol=1e-10)
+
+
+@on_one_driver
 def test_gradient_of_many_shapes(context, on_device):
     """Columns of the gradient are those of the variables; `split` and `join` are inverse to each other."""
     model = many_shapes()
