@@ -107,8 +107,13 @@ class HostFunction(Backend):
 
     @property
     def host_array_cells(self) -> list[Cell]:
-        """Cells whose values the compiled function may not be able to read; `fast_run` requires NumPy arrays there."""
-        return []
+        """Cells whose values the compiled function may not be able to read; `fast_run` requires NumPy arrays there.
+
+        Shared variables may be on a device. With ``trust_input`` an argument may be a NumPy scalar, or an array whose
+        byte order is not the machine's, which compiled code would read as if it were.
+        """
+        pairs = zip(self._copy.graph.inputs, self._given, strict=True)
+        return [c for v, c in pairs if type(c) is not list or _is_checked(v)]
 
     def _first_call(self) -> list[Any]:
         with reraising_interrupts(), compiling("a graph", self.name, self.function_name):
@@ -163,11 +168,6 @@ class NumbaFunction(HostFunction):
         """As `run`, once that has compiled it, for calls where all `host_array_cells` hold arrays."""
         return self._fast_run or self.run
 
-    @property
-    def host_array_cells(self) -> list[Cell]:
-        """Cells of shared variables, which may be on a device."""
-        return [c for c in self._given if isinstance(c, DeviceCell)]
-
     def _compile(self) -> Run:
         rngs = self._copy.mutable_rngs
         scattered = self._copy.scattered_inputs if self._has_updates else ()
@@ -175,15 +175,18 @@ class NumbaFunction(HostFunction):
         cells, given, generators = self._cells, self._given, [self._cells[i] for i in rngs]
         read = list.__getitem__  # of a shared variable's cell, too: it is a list
 
-        def call() -> list[Any]:
+        def plain_call() -> list[Any]:
             return list(function(*[c[0] for c in cells]))
+
+        arguments = [c for c in self.host_array_cells if type(c) is list]
+        call = with_host_arrays(plain_call, arguments) if arguments else plain_call
 
         def fast_call() -> list[Any]:
             return list(function(*[read(c, 0) for c in given]))
 
         run = _with_rng_rollback(call, generators) if rngs else call
-        are_lists = self.host_array_cells and all(isinstance(c, list) for c in given)
-        fast_run = fast_call if are_lists else call
+        has_shared = any(isinstance(c, DeviceCell) for c in given)
+        fast_run = fast_call if has_shared and all(isinstance(c, list) for c in given) else plain_call
         fast_run = _with_rng_rollback(fast_run, generators) if rngs else fast_run
 
         def first_run() -> list[Any]:
@@ -222,15 +225,6 @@ class CFunction(HostFunction):
         generators = [self._cells[i] for i in self._copy.mutable_rngs]
         self._fast_run = _with_rng_rollback(run, generators) if generators else run
         return with_host_arrays(self._fast_run, self.host_array_cells) if self.host_array_cells else self._fast_run
-
-    @property
-    def host_array_cells(self) -> list[Cell]:
-        """Cells of shared variables, and of arguments that C code would misread.
-
-        With ``trust_input`` these may be NumPy scalars, or arrays whose byte order is not the machine's.
-        """
-        pairs = zip(self._copy.graph.inputs, self._given, strict=True)
-        return [c for v, c in pairs if type(c) is not list or _is_checked(v)]
 
 
 def _is_checked(variable: Variable) -> bool:

@@ -64,6 +64,13 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
     return one if len(dtypes) == 1 else several
 
 
+def _in_native_order(value: Any) -> Any:
+    """Return an array in the machine's byte order: NUMBA's code reads an argument of a trusting function as it is."""
+    if not isinstance(value, np.ndarray) or value.dtype.isnative:
+        return value
+    return value.astype(value.dtype.newbyteorder("="))
+
+
 class _LazyNumbaThunk:
     """Compiles its node with NUMBA when that saves time. Calls ``perform`` before, and if NUMBA cannot compile it."""
 
@@ -100,7 +107,7 @@ class _LazyNumbaThunk:
             self._fallback()
 
     def _store(self, function: Callable[..., Any]) -> None:
-        values = function(*[c[0] for c in self._inputs])
+        values = function(*[_in_native_order(c[0]) for c in self._inputs])
         for cell, value in zip(self._outputs, values, strict=True):
             cell[0] = value
 
