@@ -11,6 +11,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.checks import replace_parameter_checks
+from pytensor_cl.pymc.joint_numbers import Block, join_numbers
 
 __all__ = ["ModelDensity", "check_continuous"]
 
@@ -81,18 +82,23 @@ class ModelDensity:
         sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.parameter_is_periodic = np.repeat(np.array(self.is_periodic), sizes)
         self.temperature: Any = None
-        if not tempered:
-            (total,) = replace_parameter_checks([model.logp()])
-            parts = []
-        else:
+        terms = [pt.as_tensor(t, allow_xtensor_conversion=True) for t in model.logp(vars=model.free_RVs, sum=False)]
+        *terms, observed = replace_parameter_checks([*terms, model.datalogp])
+        self._blocks, priors = join_numbers(self.values, terms)
+        prior = pt.add(*priors) if len(priors) > 1 else priors[0]
+        if tempered:
             one = np.asarray(1, self.dtype)
             self.temperature = pytensor.shared(one, name="inverse_temperature", shape=())
-            prior, observed = replace_parameter_checks([model.varlogp, model.datalogp])
             # A likelihood of zero to the power 0 is 1.
-            total = prior + pt.switch(self.temperature > 0, self.temperature * observed, np.asarray(0, observed.dtype))
-            parts = [observed]
-        self._total = total
-        self._parts = [*pytensor.grad(total, self.values, disconnected_inputs="ignore"), *parts]
+            powered = pt.switch(self.temperature > 0, self.temperature * observed, np.asarray(0, observed.dtype))
+            total = prior + powered
+        else:
+            total = prior + observed
+        self._total, self._observed = total, observed
+        variables = [*self.values, *(block.vector for block in self._blocks if block.vector is not None)]
+        gradient = pytensor.grad(total, variables, disconnected_inputs="ignore", return_disconnected="none")
+        # Without those that are zero. The derivative by joint numbers is the sum of that by their vector and by them.
+        self._gradient = {v: part for v, part in zip(variables, gradient, strict=True) if part is not None}
 
     @property
     def size(self) -> int:
@@ -148,12 +154,21 @@ class ModelDensity:
             Shape (chains, parameters), dtype floatX.
         """
         chains = self._chains(position)
-        total, *gradient = self._of_all_chains([self._total, *self._parts[: len(self.values)]], position)
-        columns = []
-        for part, shape in zip(gradient, self.shapes, strict=True):
-            part = part if part.type.ndim > len(shape) else pt.broadcast_to(part, (chains, *shape))
-            columns.append(part.reshape((chains, -1)) if len(shape) != 1 else part)
-        return self._for_each_chain(total, chains), pt.concatenate(columns, axis=1).astype(self.dtype)
+        total, *found = self._of_all_chains([self._total, *self._gradient.values()], position)
+        gradient = dict(zip(self._gradient, found, strict=True))
+        blocks = [self._block_gradient(block, gradient, chains) for block in self._blocks]
+        return self._for_each_chain(total, chains), pt.concatenate(blocks, axis=1).astype(self.dtype)
+
+    def _block_gradient(self, block: Block, gradient: Mapping[Any, TensorVariable], chains: Any) -> TensorVariable:
+        """Return the columns of the gradient that belong to a block."""
+        members = range(block.start, block.stop)
+        parts = [_columns(gradient.get(self.values[k]), self.shapes[k], chains) for k in members]
+        if block.vector is None:
+            return parts[0]
+        of_vector = _columns(gradient.get(block.vector), (len(members),), chains)
+        if not any(self.values[k] in gradient for k in members):
+            return of_vector
+        return of_vector + pt.concatenate(parts, axis=1)
 
     def observed(self, position: TensorVariable) -> TensorVariable:
         """Return the graph of the observed part alone, of shape (chains,) and dtype floatX.
@@ -163,7 +178,7 @@ class ModelDensity:
         position
             See `__call__`.
         """
-        (part,) = self._of_all_chains(self._parts[len(self.values) :], position)
+        (part,) = self._of_all_chains([self._observed], position)
         return self._for_each_chain(part, self._chains(position))
 
     @staticmethod
@@ -173,9 +188,23 @@ class ModelDensity:
 
     def _of_all_chains(self, graphs: Sequence[TensorVariable], position: TensorVariable) -> list[TensorVariable]:
         """Return graphs of one point for the positions of all chains."""
-        parts = self.split(position, self._chains(position))
-        return vectorize_graph(graphs, dict(zip(self.values, parts, strict=True)))
+        parts = dict(zip(self.values, self.split(position, self._chains(position)), strict=True))
+        starts = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
+        for start, stop, vector in self._blocks:
+            if vector is not None:
+                parts[vector] = position[:, int(starts[start]) : int(starts[stop])].astype(vector.type.dtype)
+        return vectorize_graph(graphs, parts)
 
     def _for_each_chain(self, total: TensorVariable, chains: Any) -> TensorVariable:
         """Return a log density of shape (chains,) and dtype floatX. With floatX=float32, counts make it float64."""
         return (total if total.type.ndim else pt.broadcast_to(total, (chains,))).astype(self.dtype)
+
+
+def _columns(part: TensorVariable | None, shape: tuple[int, ...], chains: Any) -> TensorVariable:
+    """Return a part of the gradient as columns of a matrix; None is zero."""
+    if part is None:
+        return pt.zeros((chains, int(np.prod(shape))))
+    part = part if part.type.ndim > len(shape) else pt.broadcast_to(part, (chains, *shape))
+    if not shape:
+        return part[:, None]
+    return part if len(shape) == 1 else part.reshape((chains, int(np.prod(shape))))

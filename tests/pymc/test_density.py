@@ -62,6 +62,59 @@ def test_gradient_of_many_shapes(context, on_device):
     assert_on_device(function, GpuElemwise)
 
 
+def named_numbers(n):
+    """Numbers with terms of several forms; some are in other terms too."""
+    with pm.Model() as model:
+        means = [pm.Normal(f"mean{i}", 0.1 * i, 0.5 + i) for i in range(n)]
+        scales = [pm.HalfCauchy(f"scale{i}", 2 + i) for i in range(n)]
+        pm.Normal("alone", means[0], 1)
+        for i in range(n):
+            pm.StudentT(f"child{i}", nu=4, mu=means[0], sigma=scales[i])
+        for i in range(n):
+            pm.Uniform(f"between{i}", i, 3.5 * i + 4)
+        pm.Exponential("vector", 1.5, shape=2)
+        pm.Normal("y", sum(means) * np.array([0.3, -1.0]), scales[1], observed=[0.4, 1.9])
+    return model
+
+
+@on_one_driver
+@pytest.mark.parametrize("tempered", [False, True])
+def test_named_numbers(context, tempered):
+    """Values and gradients are PyMC's, with the observed part to a power."""
+    model = named_numbers(3)
+    density = density_of(model, tempered)
+    # Each child has another scale, which is a variable.
+    assert [block.stop - block.start for block in density._blocks] == [3, 3, 1, 1, 1, 1, 3, 1]
+    power = 0.3 if tempered else 1.0
+    with model:
+        total = model.varlogp + power * model.datalogp
+    flat = np.random.default_rng(8).normal(size=(CHAINS, density.size))
+    position = pt.matrix("position", shape=flat.shape)
+    if tempered:
+        density.temperature.set_value(np.asarray(power))
+    outputs = [*density(position), density.observed(position)] if tempered else list(density(position))
+    log_density, gradient, *observed = compile_function([position], outputs, {}, "OPENCL", "density")(flat)
+    reference = model.compile_fn([total, model.datalogp, *pt.grad(total, model.value_vars)], mode="FAST_COMPILE")
+    for i, parts in enumerate(zip(*density.split(flat, CHAINS), strict=True)):
+        value, likelihood, *slopes = reference(dict(zip(density.names, parts, strict=True)))
+        np.testing.assert_allclose(log_density[i], value, rtol=1e-6)
+        np.testing.assert_allclose(gradient[i], np.concatenate([np.ravel(v) for v in slopes]), rtol=1e-6, atol=1e-9)
+        if tempered:
+            np.testing.assert_allclose(observed[0][i], likelihood, rtol=1e-6)
+
+
+@on_one_driver
+def test_named_numbers_are_a_vector(context, on_device):
+    """The step of a model of 40 numbers has no more nodes than that of a model of one vector, and two for its constants."""
+    with pm.Model() as model:
+        for i in range(40):
+            pm.Normal(f"x{i}", 0.1 * i, 1.0 + i)
+    with pm.Model() as vector:
+        pm.Normal("x", 0.1 * np.arange(40), 1 + np.arange(40.0))
+    named, joint = (Hamiltonian(density_of(m), CHAINS, 1, "OPENCL").step.maker.fgraph for m in (model, vector))
+    assert len(named.apply_nodes) <= len(joint.apply_nodes) + 2
+
+
 @on_one_driver
 @pytest.mark.parametrize("kind", [Hamiltonian, Langevin])
 def test_state_is_one_matrix(context, kind):
