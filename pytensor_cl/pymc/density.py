@@ -90,7 +90,8 @@ class ModelDensity:
             one = np.asarray(1, self.dtype)
             self.temperature = pytensor.shared(one, name="inverse_temperature", shape=())
             # A likelihood of zero to the power 0 is 1.
-            total = prior + pt.switch(self.temperature > 0, self.temperature * observed, np.asarray(0, observed.dtype))
+            powered = pt.switch(self.temperature > 0, self.temperature * observed, np.asarray(0, observed.dtype))
+            total = prior + powered
         else:
             total = prior + observed
         self._total, self._observed = total, observed

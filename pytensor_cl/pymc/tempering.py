@@ -17,8 +17,10 @@ __all__ = ["effective_size", "next_temperature", "systematic", "temper"]
 _LENGTH = math.pi
 """Longest trajectory, in units of the mass matrix."""
 
-_FIRST_MOVES = 4
+_FIRST_MOVES = 2
 """How often particles are moved before the first resampling, if that is wanted."""
+_WALK = 40
+"""And steps of a random walk before that."""
 
 _COLLAPSE = 0.1
 """Share of the particles below which there is a warning."""
@@ -119,6 +121,7 @@ def temper(
     if move_first:
         # The likelihood to this power is 1, but 0 where it is zero.
         hamiltonian.set_inverse_temperature(float(np.finfo(pytensor.config.floatX).tiny))
+        _spread(hamiltonian, rng)
         for _ in range(_FIRST_MOVES):
             mover.move(hamiltonian.positions())
     while temperature < 1:
@@ -143,6 +146,21 @@ def temper(
             f"draws can be relied on; more chains help ({collapsed[0]})"
         )
     return log_evidence, stages
+
+
+def _spread(hamiltonian: Hamiltonian | ShardedHamiltonian, rng: np.random.Generator) -> None:
+    """Move particles by random walks, which need no gradients: next to a bound PyMC's may be NaN."""
+    split, n = hamiltonian.density.split, hamiltonian.chains
+    position = _flat(hamiltonian.positions())
+    scale = 2.4 / math.sqrt(position.shape[1]) * position.std(axis=0)
+    density = np.asarray(hamiltonian.set_positions(list(split(position, n))), "float64")
+    for _ in range(_WALK):
+        proposal = position + scale * rng.standard_normal(position.shape)
+        found = np.asarray(hamiltonian.set_positions(list(split(proposal, n))), "float64")
+        takes = np.log(rng.random(n)) < found - density
+        position = np.where(takes[:, None], proposal, position)
+        density = np.where(takes, found, density)
+    hamiltonian.set_positions(list(split(position, n)))
 
 
 def _representable(following: float, current: float) -> float:
