@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytensor_cl.codegen.folders import user_folder
+from pytensor_cl.codegen.folders import default_folder, user_folder
 from pytensor_cl.codegen.rendered import rendered_folder
 from tests.helpers import run_script
 
@@ -25,7 +25,7 @@ def test_without_a_cache_folder_the_device_works_all_the_same(context, tmp_path)
     """The folder may not even be looked at, as that of another user; this one not by root either."""
     folder = tmp_path / ("x" * 300)
     own = {"XDG_CACHE_HOME": str(folder), "POCL_CACHE_DIR": "", "PYOPENCL_NO_CACHE": "false"}
-    seen, stderr = run_script(SCRIPT.format(driver=context.name), **own)
+    seen, stderr = run_script(SCRIPT.format(driver=context.name), f"opencl__cache_dir={default_folder()}", **own)
     assert (seen["total"], seen["last"]) == (1000, 0)
     assert stderr.count("File name too long") == 1 and len(stderr.splitlines()) == 2  # the other one names the device
     assert seen["on_device"] >= 2
@@ -45,7 +45,8 @@ def test_a_folder_that_others_may_write_is_left_alone(context, tmp_path):
     seen["folder"] = str(temporary_folder())
     """
     )
-    seen, stderr = run_script(script, XDG_CACHE_HOME=str(tmp_path), POCL_CACHE_DIR="")
+    flags = f"opencl__cache_dir={default_folder()}"  # where the self-check's results are
+    seen, stderr = run_script(script, flags, XDG_CACHE_HOME=str(tmp_path), POCL_CACHE_DIR="")
     assert (seen["total"], seen["last"]) == (1000, 0)
     assert stderr.count("is not used: other users may write to it") == 1
     assert len(stderr.splitlines()) == 2  # the other one is that of the device
