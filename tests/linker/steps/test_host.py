@@ -63,13 +63,13 @@ def test_arithmetic_of_shapes_is_compiled_when_it_saves_time(context, monkeypatc
     monkeypatch.setattr(host, "INTERPRETED_CALLS", 3)
     n, m, y = pt.lvector("n"), pt.lvector("m"), pt.fmatrix("y")
     with pytensor.config.change_flags(opencl__placement="host"):
-        f = opencl([n, m, y], [n // m * 2 + m, pt.exp(y)])
-        g = opencl([n, m], n // m * 2 + m)
+        f = opencl([n, m, y], [n * m * 2 + m, pt.exp(y)])
+        g = opencl([n, m], n * m * 2 + m)
     small, large, one = np.arange(4), np.arange(100), np.float32([[1]])
     for calls in range(1, 6):
-        np.testing.assert_array_equal(f(small, small + 3, one)[0], small // (small + 3) * 2 + small + 3)
+        np.testing.assert_array_equal(f(small, small + 3, one)[0], small * (small + 3) * 2 + small + 3)
         assert len(compiled) == 1 + (calls > 3)  # exp at once
-    np.testing.assert_array_equal(g(large, large + 3), large // (large + 3) * 2 + large + 3)
+    np.testing.assert_array_equal(g(large, large + 3), large * (large + 3) * 2 + large + 3)
     assert len(compiled) == 3
 
 
