@@ -197,7 +197,7 @@ def _probability(x: Any) -> Any:
 
 
 def _limit(x: Any) -> Any:
-    return abs(x) < 1e300
+    return abs(x) < np.float64(1e300)  # in float32 it would be infinite
 
 
 _PARAMETERS: dict[type, dict[int, Callable[[Any], Any]]] = {
