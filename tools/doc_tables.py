@@ -28,7 +28,7 @@ MARK = "<!-- printed by the code above: tools/doc_tables.py -->"
 TABLE = re.compile(rf"(?<={re.escape(MARK)}\n)```text\n(.*?)```", re.DOTALL)
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.(])[\d,.]*\d(?: (?:ns|us|ms|s|min)\b)?")
-_DEVICE = re.compile(r"^(dev0) .*\([^)]*\)", re.MULTILINE)
+_DEVICE = re.compile(r"^(dev0) .*(?:\([^)\n]*\)|\.\.\.)", re.MULTILINE)  # a long name is cut
 
 
 def structure(text: str) -> list[str]:
