@@ -45,7 +45,9 @@ def test_numbers_units_and_devices_are_not_compared(tool):
 def test_the_order_of_rows_is_not_compared(tool):
     assert tool.structure("a  b\n-  -\nx  1\ny  2\n\nc\n-\nz") == tool.structure("a  b\n-  -\ny  3\nx  4\n\nc\n-\nz")
     assert tool.structure("a  b\n-  -\nx  1") != tool.structure("x  b\n-  -\na  1")
-    short, cut = (f"context  peak\n-  -\ndev0  {name}  1.5\n\nnode (per call)\n-" for name in ("A (B)", "A(R) (B an..."))
+    short, cut = (
+        f"context  peak\n-  -\ndev0  {name}  1.5\n\nnode (per call)\n-" for name in ("A (B)", "A(R) (B an...")
+    )
     assert tool.structure(short) == tool.structure(cut)
 
 
