@@ -178,7 +178,8 @@ void ${name}_lanes(const linalg_sizes size, __global ${T} *w, __global ${T} *v, 
                     if (!any(needs_turn))
                         continue;
                     is_turned = 1;
-                    const ${V} zeta = (second - first) / (2 * select((${V})1, mixed, needs_turn)), size_of = fabs(zeta);
+                    const ${V} zeta = (second - first) / (2 * select((${V})1, mixed, needs_turn));
+                    const ${V} size_of = fabs(zeta);
                     const ${V} root = select(sqrt(1 + zeta * zeta), size_of, size_of > ${limit});
                     const ${V} tangent = copysign((${V})1, zeta) / (size_of + root);
                     const ${V} cosine = 1 / sqrt(1 + tangent * tangent);

@@ -11,8 +11,8 @@
 ##            `_lanes`: work-items share groups of matrices evenly.
 ##            `_factor`: work-items loop over the matrices. Others: work-items share the elements.
 ## Workspace  `_lanes`: rows * (columns + whole) vectors for each work-item.
-## Invariant  A column whose elements are so small or so large that its norm, or a multiple of it, cannot be represented is
-##            multiplied by a power of two before it is reflected, as in LAPACK's larfg; else Q is not orthogonal.
+## Invariant  A column whose elements are so small or so large that its norm, or a multiple of it, cannot be represented
+##            is multiplied by a power of two before it is reflected, as in LAPACK's larfg; else Q is not orthogonal.
 ## Reference  Golub and Van Loan, Matrix Computations, 5.2; R. Schreiber and C. Van Loan, A storage-efficient WY
 ##            representation for products of Householder transformations, 1989.
 <%page args="name, ctype, lanes, block, group, schedule"/>
