@@ -1,18 +1,18 @@
 ## Orthogonalise the vectors of a batch of matrices by rotations of pairs (one-sided Jacobi).
 ##
-## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are multiplied by a power
-##            of two so that their largest element is near one. Rotations are accumulated in v. `_sort`: the result,
-##            sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, divided by a scale, plus a
-##            multiple of the identity so that it is positive semidefinite (Gershgorin).
-##            `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector; lanes that are
-##            done turn by nothing.
+## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are multiplied by a
+##            power of two so that their largest element is near one. Rotations are accumulated in v. `_sort`: the
+##            result, sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, divided by a scale,
+##            plus a multiple of the identity so that it is positive semidefinite (Gershgorin). `_lanes`: as `_rotate`,
+##            `lanes` matrices at a time, one in each lane of a vector; lanes that are done turn by nothing.
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
 ##            norms: of the vectors, with the scale; contiguous.
 ##            shifts: for each matrix the multiple of the identity, and the scale.
-## Invariant  Powers of two and their inverses are normal numbers. A product of two vectors is taken for zero if its root
-##            is far below epsilon: rotations would not change the longer one, and squares may not be normal numbers.
+## Invariant  Powers of two and their inverses are normal numbers. A product of two vectors is taken for zero if its
+##            root is far below epsilon: rotations would not change the longer one, and squares may not be normal
+##            numbers.
 ## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
 ##            the matrices.
 ##            `_lanes`: work-items share groups of matrices evenly.
