@@ -1,12 +1,14 @@
-"""Effective draws per second of samplers with many chains, by turns with those of blackjax and numpyro.
+"""Effective draws per second of samplers with many chains, by turns with those of blackjax, numpyro and nutpie.
 
 usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model logistic] [--chains 256] [--tune 100]
        [--draws 100] [--rounds 3] [--samplers chees meads] [--jax-python PATH] [--blackjax chees meads]
-       [--numpyro nuts] [--gradient [--numba]]
+       [--numpyro nuts] [--nutpie] [--gradient [--numba]]
 
 Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
 the seconds of warm-up and draws; compilation is not part of them (each sampler runs once before, with the same
 shapes). PATH is a Python with jax, blackjax, optax and numpyro, in float64.
+
+With --nutpie, nutpie samples the same PyMC model with its defaults (PyMC's environment must have it).
 
 With --gradient, the time of one gradient of all chains is measured instead: that of a leapfrog step here, that of
 `jax.vmap` of `jax.value_and_grad`, which blackjax and numpyro evaluate, and with --numba that of the same leapfrog step
@@ -224,15 +226,33 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
             random_seed=options.seed,
             progressbar=False,
         )
-    posterior = found.posterior
-    flat = [posterior[name].values.reshape(options.chains, posterior.sizes["draw"], -1) for name in posterior.data_vars]
-    np.save(options.file, np.concatenate(flat, axis=2))
-    attrs = posterior.attrs
+    _save_draws(found.posterior, options.file)
+    attrs = found.posterior.attrs
     return {
         "seconds": attrs["tuning_time"] + attrs["sampling_time"],
         "steps": float(found.sample_stats.n_steps.mean()),
         "compile": attrs["compile_time"],
     }
+
+
+def _save_draws(posterior: Any, file: str) -> None:
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    flat = [posterior[name].values.reshape(chains, draws, -1) for name in posterior.data_vars]
+    np.save(file, np.concatenate(flat, axis=2))
+
+
+def _run_nutpie(options: argparse.Namespace) -> dict[str, Any]:
+    import nutpie
+
+    begin = perf_counter()
+    compiled = nutpie.compile_pymc_model(_pymc_model(DATA[options.model]()))
+    compile_seconds = perf_counter() - begin
+    nutpie.sample(compiled, draws=10, tune=10, progress_bar=False, seed=0)
+    begin = perf_counter()
+    found = nutpie.sample(compiled, progress_bar=False, seed=options.seed)
+    seconds = perf_counter() - begin
+    _save_draws(found.posterior, options.file)
+    return {"seconds": seconds, "steps": float(found.sample_stats.n_steps.mean()), "compile": compile_seconds}
 
 
 def _time_gradient(evaluate: Callable[[], None], options: argparse.Namespace) -> dict[str, Any]:
@@ -265,6 +285,10 @@ def _child(python: str, kind: str, sampler: str, seed: int, options: argparse.Na
         return figures
 
 
+CHILDREN = {"pymc": _run_pymc, "numba": _run_pymc, "jax": _run_jax, "numpyro": _run_jax, "nutpie": _run_nutpie}
+"""What runs in a process of its own."""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=DATA, default="logistic-small")
@@ -273,10 +297,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--samplers", nargs="*", default=["chees"])
     parser.add_argument("--blackjax", nargs="*", default=["chees"])
     parser.add_argument("--numpyro", nargs="*", default=[], choices=("nuts", "hmc"))
+    parser.add_argument("--nutpie", action="store_true", help="nutpie too, with its defaults")
     parser.add_argument("--numba", action="store_true", help="with --gradient: mode NUMBA too")
     parser.add_argument("--jax-python", default="")
     parser.add_argument("--gradient", action="store_true")
-    parser.add_argument("--child", choices=("pymc", "numba", "jax", "numpyro"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=tuple(CHILDREN), help=argparse.SUPPRESS)
     parser.add_argument("--sampler", help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
     return parser
@@ -286,7 +311,7 @@ def main() -> None:
     """Print one line for each sampler."""
     options = _parser().parse_args()
     if options.child:
-        print(json.dumps((_run_pymc if options.child in ("pymc", "numba") else _run_jax)(options)))
+        print(json.dumps(CHILDREN[options.child](options)))
         return
     has_jax = bool(options.jax_python)
     if options.gradient:
@@ -297,6 +322,7 @@ def main() -> None:
         runs = [(sys.executable, "pymc", name) for name in options.samplers]
         runs += [(options.jax_python, "jax", name) for name in options.blackjax if has_jax]
         runs += [(options.jax_python, "numpyro", name) for name in options.numpyro if has_jax]
+        runs += [(sys.executable, "nutpie", "nuts")] * options.nutpie
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for seed in range(options.rounds):
         for python, kind, sampler in runs:

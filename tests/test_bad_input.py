@@ -159,15 +159,17 @@ def test_complex_numbers_and_halves_among_others(context):
     assert_close(exponential, np.exp(ones(2, 3)))
 
 
-def test_integer_division_by_zero_and_overflow_raise_nothing(context):
+def test_integer_overflow_raises_nothing_and_division_by_zero_does(context):
     n, m = variable("n", 1, "int32"), variable("m", 1, "int32")
     f = opencl([n, m], [n // m, n % m, n * m, -n])
     low = np.iinfo("int32").min
-    quotient, remainder, product, negative = f(np.array([5, low, -7], "int32"), np.array([0, -1, 2], "int32"))
-    assert_close(quotient, np.array([0, low, -4], "int32"))
-    assert_close(remainder, np.array([0, 0, 1], "int32"))
-    assert_close(product, np.array([0, low, -14], "int32"))
+    quotient, remainder, product, negative = f(np.array([5, low, -7], "int32"), np.array([3, -1, 2], "int32"))
+    assert_close(quotient, np.array([1, low, -4], "int32"))
+    assert_close(remainder, np.array([2, 0, 1], "int32"))
+    assert_close(product, np.array([15, low, -14], "int32"))
     assert_close(negative, np.array([-5, low, 7], "int32"))
+    with pytest.raises(ZeroDivisionError):
+        f(np.array([5, 1], "int32"), np.array([3, 0], "int32"))
 
 
 def test_nan_and_infinity_pass_through(context):

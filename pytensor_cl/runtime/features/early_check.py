@@ -41,7 +41,7 @@ def start(device: str, cache_dir: str | None) -> None:
     cache_dir
         The package's cache folder; None is the user's.
     """
-    if _started or not can_start() or any(features_folder(cache_dir).glob("*.json")):
+    if _started or not can_start() or _has_results(features_folder(cache_dir)):
         return
     command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.features.early_check_process", device]
     null = subprocess.DEVNULL
@@ -55,6 +55,13 @@ def start(device: str, cache_dir: str | None) -> None:
             start_new_session=True,  # with its probes in one group, which `_end` can kill
         )
         atexit.register(_end)
+
+
+def _has_results(folder: Path) -> bool:
+    try:
+        return any(folder.glob("*.json"))
+    except OSError:  # a path that cannot be looked at
+        return False
 
 
 def finish() -> bool:

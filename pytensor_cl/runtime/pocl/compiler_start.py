@@ -23,7 +23,8 @@ def start_compiler(device: "cl.Device") -> None:
 
 def start_if_cold(device: "cl.Device") -> None:
     """Start the compiler in a thread, while graphs are rewritten, if no text of a kernel is on disk yet."""
-    if rendered_folder().is_dir():
-        return
+    with suppress(OSError):  # a path that cannot be looked at
+        if rendered_folder().is_dir():
+            return
     with suppress(RuntimeError):  # no new threads while the interpreter shuts down
         Thread(target=start_compiler, args=(device,)).start()

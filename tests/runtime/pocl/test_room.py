@@ -55,7 +55,14 @@ def test_a_folder_with_room_is_used(lines, left, monkeypatch, tmp_path):
     assert os.environ["POCL_CACHE_DIR"] == str(tmp_path) and lines == []
 
 
-def test_where_no_disk_has_room_nothing_is_compiled(context, lines, left, on_device):
+@pytest.fixture
+def pocl(context):
+    """PoCL's context; other drivers report a full disk."""
+    if "Portable" not in context.info.platform:
+        pytest.skip("another driver")
+
+
+def test_where_no_disk_has_room_nothing_is_compiled(pocl, lines, left, on_device):
     left(80 << 10)
     x = pt.matrix("x", dtype="float32")
     with pytest.raises(OutOfDiskSpace, match="has 80 KiB of space left") as caught:
@@ -64,14 +71,15 @@ def test_where_no_disk_has_room_nothing_is_compiled(context, lines, left, on_dev
     assert len(lines) == 1 and "space" in lines[0]
 
 
-def test_with_auto_the_call_goes_to_the_host(context, lines, left, rng, monkeypatch):
+def test_with_auto_the_call_goes_to_the_host(pocl, lines, left, rng, monkeypatch):
+    """And comes back to the device when there is room."""
+
     def numba(*_):  # which would compile for seconds
         return (lambda value: (np.cumsum(value * np.float32(0.375), axis=0),)), FunctionGraph([], [])
 
     monkeypatch.setattr(backends, "compile_with_numba", numba)
-    """And comes back to the device when there is room."""
     x = pt.matrix("x", dtype="float32")
-    values = rng.normal(size=(300, 200)).astype("float32")
+    values = rng.normal(size=(3000, 1000)).astype("float32")
     with pytensor.config.change_flags(opencl__select_backend=True, opencl__placement="auto"):
         f = opencl([x], pt.cumsum(x * 0.375, axis=0))
     assert_on_device(f, GpuCumOp)
