@@ -142,7 +142,11 @@ def model_digest(model: Any) -> str:
         A `pymc.Model`.
     """
     digest = hashlib.sha256()
-    _digest_graph([model.logp()], digest.update)
+    log_density, values = model.logp(), model.value_vars
+    # Which parameters are which: those of other models may have changed places.
+    used = [value.name for value in graph_inputs([log_density]) if value in values]
+    digest.update(f"{[value.name for value in values]} {used} ".encode())
+    _digest_graph([log_density], digest.update)
     return digest.hexdigest()
 
 
@@ -161,10 +165,25 @@ def _digest_graph(outputs: Sequence[Any], update: Callable[[bytes], None]) -> No
     for node in io_toposort(inputs, outputs):
         scalar_op = type(getattr(node.op, "scalar_op", None)).__name__
         places = [number.setdefault(variable, len(number)) for variable in (*node.inputs, *node.outputs)]
-        update(f"{type(node.op).__name__} {scalar_op} {places} ".encode())
+        options = [_plain(getattr(node.op, name, None)) for name in getattr(node.op, "__props__", None) or ()]
+        update(f"{type(node.op).__name__} {scalar_op} {options} {places} ".encode())
         inner = getattr(node.op, "fgraph", None)
         if inner is not None:
             _digest_graph(inner.outputs, update)
+
+
+def _plain(option: Any) -> Any:
+    """Return an option of an Op, such as an axis, without what may be other text in another process."""
+    if isinstance(option, tuple | list):
+        return [_plain(part) for part in option]
+    return option if option is None or isinstance(option, bool | int | float | str) else type(option).__name__
+
+
+def _json_value(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a checkpoint cannot say whether an argument of a later call is the same as {value!r}")
 
 
 class Checkpoint:
@@ -181,13 +200,16 @@ class Checkpoint:
     ------
     FileNotFoundError
         If there is no such folder.
+    TypeError
+        If an argument is no plain value, such as a symbolic starting value.
     """
 
     def __init__(self, path: Any, arguments: Mapping[str, Any]) -> None:
         self.path = Path(path)
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"no folder {str(self.path.parent)!r} for the checkpoint")
-        self._arguments = {"version": pytensor_cl.__version__, **arguments}
+        named = {"version": pytensor_cl.__version__, **arguments}
+        self._arguments = json.loads(json.dumps(named, default=_json_value))
         self._next = perf_counter() + SECONDS
         self._has_failed = False
 
@@ -214,7 +236,7 @@ class Checkpoint:
                 raise KeyError(header["kind"])
         except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{str(self.path)!r} is no checkpoint of pytensor_cl.pymc.sample: {error}") from error
-        there, here = header["arguments"], json.loads(json.dumps(self._arguments))
+        there, here = header["arguments"], self._arguments
         others = [name for name in {**there, **here} if there.get(name) != here.get(name)]
         if others:
             differences = "; ".join(_difference(name, there.get(name), here.get(name)) for name in others)

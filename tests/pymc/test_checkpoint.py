@@ -149,6 +149,31 @@ def test_other_calls_are_refused(tmp_path, at_each_iteration):
         sample(schools(), checkpoint=tmp_path / "none" / "state", **OPTIONS)
 
 
+def test_digest_tells_models_apart_that_have_the_same_ops():
+    """The axis of a sum, and which of two parameters is which, belong to the model."""
+
+    def digest(axis, sign):
+        with pm.Model() as model:
+            a, b = pm.Normal("a", shape=(2, 2)), pm.Normal("b", shape=(2, 2))
+            first, second = (a, b) if sign > 0 else (b, a)
+            pm.Normal("y", (first - second).sum(axis=axis), observed=[1.0, 2.0])
+        return checkpoint.model_digest(model)
+
+    assert digest(0, 1) == digest(0, 1)
+    assert len({digest(0, 1), digest(1, 1), digest(0, -1)}) == 3
+
+
+def test_arguments_may_be_numbers_of_numpy(tmp_path):
+    """Those of Python mean the same call; what cannot be compared later is refused before anything is compiled."""
+    path = tmp_path / "state"
+    numbers = {"draws": np.int64(6), "chains": np.int32(8), "target_accept": np.float64(0.7)}
+    first = sample(schools(), checkpoint=path, **{**OPTIONS, **numbers})
+    assert_same(sample(schools(), checkpoint=path, **OPTIONS, target_accept=0.7), first)
+    model = schools()
+    with pytest.raises(TypeError, match="a checkpoint cannot say"):
+        sample(model, checkpoint=path, initvals={"mu": model["tau"] + 1}, **OPTIONS)
+
+
 def test_checkpoint_that_cannot_be_written_costs_nothing(tmp_path, at_each_iteration, monkeypatch):
     """It is said once."""
 
