@@ -38,7 +38,9 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     logarithm of the mass of the region where it moves. The estimate is the mean log density plus the sum of the
     logarithms of the deviations of the chain's own states (exact for a normal distribution, up to a constant). Far
     below is: below the median of the upper half of all chains by more than 10 and 30 median absolute deviations of that
-    half; 5 for the log density of a chain that did not move at all. So
+    half; 5 for the log density of a chain that did not move at all. Half of two chains is one, and has no deviation:
+    then that of a normal distribution's log density, the square root of half the number of parameters, takes its place.
+    So
 
     - a chain in another mode is lost only if that mode has less than exp(-10) of the mass; a lower mode that is wide
       enough is none of these;
@@ -64,19 +66,25 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     # A parameter that no chain moves does not count.
     usual = np.median(deviations[moves], axis=0)
     widths = np.maximum(deviations, 1e-10 * usual)[:, usual > 0]
-    is_low = np.where(moves, _far_below(log_density, _SPREADS), _far_below(log_density, _SPREADS_AT_REST))
-    return is_low & _far_below(log_density + np.log(widths).sum(axis=1), _SPREADS)
+    alone = float(np.sqrt(deviations.shape[1] / 2))
+    low, low_at_rest = (_far_below(log_density, spreads, alone) for spreads in (_SPREADS, _SPREADS_AT_REST))
+    is_low = np.where(moves, low, low_at_rest)
+    return is_low & _far_below(log_density + np.log(widths).sum(axis=1), _SPREADS, alone)
 
 
-def _far_below(values: np.ndarray, spreads: float) -> np.ndarray:
-    """Return which values are far below those of the upper half; values that are not finite are."""
+def _far_below(values: np.ndarray, spreads: float, alone: float) -> np.ndarray:
+    """Return which values are far below those of the upper half; values that are not finite are.
+
+    `alone` is the deviation of a half that has one value.
+    """
     values = np.where(np.isfinite(values), values, -np.inf)
     upper = np.sort(values)[len(values) // 2 :]
     upper = upper[np.isfinite(upper)]
     if not upper.size:
         return np.zeros(len(values), bool)
     centre = np.median(upper)
-    return values < centre - _ALLOWANCE - spreads * np.median(np.abs(upper - centre))
+    deviation = np.median(np.abs(upper - centre)) if upper.size > 1 else alone
+    return values < centre - _ALLOWANCE - spreads * deviation
 
 
 class Watch:

@@ -43,6 +43,19 @@ def test_no_chain_is_lost_in_one_distribution(rng):
     assert not find_lost(np.concatenate([v[..., None], x], axis=2), stats).size
 
 
+def test_two_chains_of_many_parameters_are_not_lost(rng):
+    """They have no upper half with a deviation, and differ by chance; but one that is far away is lost."""
+    for _ in range(10):
+        q = np.empty((2, 20, 1000))
+        q[:, 0] = rng.normal(size=(2, 1000))
+        for i in range(1, 20):
+            q[:, i] = 0.98 * q[:, i - 1] + np.sqrt(1 - 0.98**2) * rng.normal(size=(2, 1000))
+        stats = {"lp": -0.5 * (q**2).sum(axis=2), "acceptance_rate": np.full((2, 20), 0.8)}
+        assert not find_lost(q, stats).size
+    stats["lp"][1] -= 1e5
+    np.testing.assert_array_equal(find_lost(q, stats), [1])
+
+
 def test_a_chain_that_does_not_move_is_named(rng):
     """Unless that was by chance. It does not start again if its density is as large as others'."""
     q, stats = normal(64, 20, 3, rng)
