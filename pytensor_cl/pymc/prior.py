@@ -58,7 +58,7 @@ class PriorDraws:
     Raises
     ------
     ValueError
-        If the prior of a variable is improper.
+        If the prior of a variable is improper, or later, if it cannot be drawn.
     """
 
     def __init__(self, model: Any) -> None:
@@ -152,6 +152,10 @@ class PriorDraws:
             try:
                 drawn.append(self._function())
                 exists[i] = True
+            except NotImplementedError as error:  # an ICAR, or a CustomDist without random=
+                raise ValueError(
+                    f"sampler 'smc' begins with draws from the prior, which cannot be drawn: {error}"
+                ) from error
             except ValueError as error:  # a parameter that is not allowed, such as a negative scale
                 failed = error
         if not drawn:

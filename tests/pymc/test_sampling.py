@@ -304,6 +304,10 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="that of x is improper"):
         sample(model, sampler="smc")
     with pm.Model() as model:
+        pm.ICAR("x", np.array([[0, 1], [1, 0]]))
+    with pytest.raises(ValueError, match="cannot be drawn: .*ICAR"):
+        sample(model, sampler="smc", progressbar=False)
+    with pm.Model() as model:
         pm.Normal("x")
     with pytest.raises(ContextNotDefined, match="no_such_device"):
         sample(model, devices=["no_such_device"])
