@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
+from pytensor.xtensor.type import XTensorType
 
 from pytensor_cl.pymc.checks import replace_parameter_checks
 from pytensor_cl.pymc.joint_numbers import Block, join_numbers
@@ -28,12 +29,19 @@ def check_continuous(model: Any) -> None:
     ------
     ValueError
         With the names of the discrete variables.
+    NotImplementedError
+        With those of ``pymc.dims``, whose graphs PyTensor cannot vectorize over tensors of all chains.
     """
     if not model.value_vars:
         raise ValueError("the model has no free variable to sample")
     discrete = [value.name for value in model.value_vars if value.type.dtype not in ("float32", "float64")]
     if discrete:
         raise ValueError(f"only continuous variables can be sampled by gradients, not {', '.join(discrete)}")
+    named_axes = [value.name for value in model.value_vars if isinstance(value.type, XTensorType)]
+    if named_axes:
+        raise NotImplementedError(
+            f"free variables of pymc.dims cannot be sampled: {', '.join(named_axes)}; those of pymc with dims= can"
+        )
 
 
 class ModelDensity:
