@@ -29,20 +29,30 @@ def split_large_composites(fgraph: FunctionGraph) -> None:
     for node in fgraph.toposort():
         if isinstance(node.op, Elemwise) and len(node.inputs) + len(node.outputs) > MAX_ARRAYS:
             made = _split(node)
-            if all(old.type.is_super(new.type) for new, old in zip(made, node.outputs, strict=True)):
+            if made and all(_may_replace(old, new) for old, new in zip(node.outputs, made, strict=True)):
                 pairs = list(zip(node.outputs, made, strict=True))
                 fgraph.replace_all_validate(pairs, reason="opencl_fusion_limit")
 
 
+def _may_replace(old: Variable, new: Variable) -> bool:
+    """Whether a result has the type of another one; an output that reads other inputs may be broadcast to less."""
+    return old.type.is_super(new.type) and old.type.broadcastable == new.type.broadcastable
+
+
 def _split(node: Apply) -> list[Variable]:
-    """Return the outputs of a node, computed by several."""
+    """Return the outputs of a node, computed by several; nothing if these take longer to compile than the node."""
     inputs, outputs = _in_binary_steps(*_scalar_graph(node))
+    if any(isinstance(v, Constant) for v in outputs):
+        return []
     order = list(_depth_first(outputs))
     last_reader = {v: at for at, step in enumerate(order) for v in step.inputs}
     last_reader |= dict.fromkeys(outputs, len(order))
+    borders = [(*part, *_border(order, *part, last_reader)) for part in _parts(order, last_reader)]
+    cost = sum((len(read) + len(kept)) ** 2 for _, _, read, kept in borders)
+    if cost >= (len(inputs) + len(outputs)) ** 2:  # many values are alive at a time: gradients of a long chain
+        return []
     arrays = dict(zip(inputs, node.inputs, strict=True))
-    for start, stop in _parts(order, last_reader):
-        read, kept = _border(order, start, stop, last_reader)
+    for start, stop, read, kept in borders:
         made = Elemwise(_composite(order[start:stop], read, kept))(*[arrays[v] for v in read], return_list=True)
         arrays.update(zip(kept, made, strict=True))
     return [arrays[v] for v in outputs]

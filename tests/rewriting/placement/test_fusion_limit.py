@@ -82,3 +82,14 @@ def test_outputs_without_inputs_in_common(context, rng):
     for got, a, b in zip(f(*values), values[:20], values[20:], strict=True):
         assert_close(got, np.exp(a) - b)
     assert not [n for n in f.maker.fgraph.toposort() if isinstance(n.op, Elemwise)]
+
+
+def test_a_chain_with_its_gradients_stays_whole(context, kernels):
+    """Most of its values are alive at a time, so that parts would have more arrays in all, and compile for longer."""
+    factors = [pt.fvector(f"a{i}") for i in range(20)]
+    total = pt.exp(-(factors[0] ** 2))
+    for v in factors:
+        total = total * pt.cos(v) + v
+    f = opencl(factors, [total, *pytensor.grad(total.sum(), factors)])
+    arrays = [len(n.inputs) + len(n.outputs) for n in f.maker.fgraph.toposort() if isinstance(n.op, GpuElemwise)]
+    assert max(arrays) > MAX_ARRAYS and len(arrays) < 5
