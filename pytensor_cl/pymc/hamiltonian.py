@@ -11,7 +11,16 @@ from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.density import ModelDensity
 
-__all__ = ["MAX_ENERGY_ERROR", "Chains", "Hamiltonian", "Trajectory", "compile_function", "per_chain", "rows"]
+__all__ = [
+    "MAX_ENERGY_ERROR",
+    "Chains",
+    "Hamiltonian",
+    "Trajectory",
+    "compile_function",
+    "per_chain",
+    "rows",
+    "statistics",
+]
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy grows by more than that diverges, as in Stan and PyMC."""
@@ -51,17 +60,22 @@ class Trajectory(NamedTuple):
         step_size, n_steps
             Of the leapfrog steps, the same for all chains.
         """
-        chains = self.acceptance.shape
-        return {
-            "acceptance_rate": self.acceptance,
-            "accepted": self.accepted,
-            "diverging": self.diverging,
-            "energy": self.energy,
-            "energy_error": self.energy_error,
-            "lp": self.log_density,
-            "n_steps": np.full(chains, n_steps),
-            "step_size": np.full(chains, step_size),
-        }
+        return statistics(self, step_size, n_steps)
+
+
+def statistics(moves: Any, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
+    """Return the statistics that all samplers have of moves: a `Trajectory`, or the steps of another sampler."""
+    chains = moves.acceptance.shape
+    return {
+        "acceptance_rate": moves.acceptance,
+        "accepted": moves.accepted,
+        "diverging": moves.diverging > 0,
+        "energy": moves.energy,
+        "energy_error": moves.energy_error,
+        "lp": moves.log_density,
+        "n_steps": np.full(chains, n_steps),
+        "step_size": np.full(chains, step_size),
+    }
 
 
 def rows(value: TensorVariable) -> TensorVariable:

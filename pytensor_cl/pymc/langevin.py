@@ -7,7 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pytensor_cl.pymc.density import ModelDensity
-from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, per_chain, rows
+from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, per_chain, rows, statistics
 
 __all__ = ["Langevin", "Steps"]
 
@@ -45,19 +45,8 @@ class Steps(NamedTuple):
         step_size, n_steps
             Of the leapfrog steps, the same for all chains.
         """
-        chains = self.acceptance.shape
-        return {
-            "acceptance_rate": self.acceptance,
-            "accepted": self.accepted,
-            "diverging": self.diverging > 0,
-            "energy": self.energy,
-            "energy_error": self.energy_error,
-            "lp": self.log_density,
-            "max_energy_error": self.worst_error,
-            "n_diverging": self.diverging,
-            "n_steps": np.full(chains, n_steps),
-            "step_size": np.full(chains, step_size),
-        }
+        common = statistics(self, step_size, n_steps)
+        return {**common, "max_energy_error": self.worst_error, "n_diverging": self.diverging}
 
 
 class Langevin(Chains):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["States", "Watch", "find_lost", "lost_chains"]
+__all__ = ["LostChainMonitor", "States", "find_lost", "lost_chains"]
 
 _LEAST_STATES = 4
 """Fewest states of a chain that say something about where it moves."""
@@ -87,7 +87,7 @@ def _far_below(values: np.ndarray, spreads: float, alone: float) -> np.ndarray:
     return values < centre - _ALLOWANCE - spreads * deviation
 
 
-class Watch:
+class LostChainMonitor:
     """Where each chain moves in a part of the warm-up, and the restart of chains that are lost.
 
     Parameters

@@ -7,7 +7,7 @@ import numpy as np
 
 from pytensor_cl.pymc.adaptation import usual_chains
 from pytensor_cl.pymc.langevin import Langevin, Steps
-from pytensor_cl.pymc.lost import Watch
+from pytensor_cl.pymc.lost import LostChainMonitor
 from pytensor_cl.pymc.samplers import Iteration
 
 __all__ = ["FOLDS", "Fold", "Meads", "fold_parameters", "largest_eigenvalue"]
@@ -112,7 +112,7 @@ class Meads:
         self._log_sums = np.zeros(2)
         self._kept = 0
         self._inverse_mass = np.ones(chains.density.size)
-        self._watch = Watch(chains, chains.density.size)
+        self._monitor = LostChainMonitor(chains, chains.density.size)
         self.step_size = 1.0
         self._n_steps = 1
 
@@ -146,15 +146,15 @@ class Meads:
     @property
     def restarted(self) -> set[int]:
         """Chains that were lost in the warm-up, and have started again from another one's position."""
-        return self._watch.restarted
+        return self._monitor.restarted
 
     def _look_for_lost_chains(self, trajectory: Steps) -> None:
         """Restart lost chains after three quarters of the warm-up, and at its end."""
         if self._count > self._tune // 2:
-            self._watch.add(self._chains.flat_state()[0], trajectory.log_density)
+            self._monitor.add(self._chains.flat_state()[0], trajectory.log_density)
         if self._count in (3 * self._tune // 4, self._tune):
-            self._watch.restart_lost()
-            self._watch.forget()
+            self._monitor.restart_lost()
+            self._monitor.forget()
 
     def _regroup(self) -> None:
         self._folds = np.array_split(self._rng.permutation(self._chains.chains), FOLDS)

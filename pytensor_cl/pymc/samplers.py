@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
-from pytensor_cl.pymc.lost import States, Watch
+from pytensor_cl.pymc.lost import LostChainMonitor, States
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
 __all__ = ["EARLY_STEPS", "Chees", "Iteration", "State", "StepAndMass", "SteppingChains", "window_ends"]
@@ -112,7 +112,7 @@ class StepAndMass:
         self._tune = tune
         self._windows = set(window_ends(tune))
         self._mass = MassMatrix(chains.density.size)
-        self._watch = Watch(chains, chains.density.size)
+        self._monitor = LostChainMonitor(chains, chains.density.size)
         self._step = DualAveraging(1.0, target_accept)
         self._count = 0
         self.has_new_mass = False
@@ -143,7 +143,7 @@ class StepAndMass:
     @property
     def restarted(self) -> set[int]:
         """Chains that were lost in the warm-up, and have started again from another one's position."""
-        return self._watch.restarted
+        return self._monitor.restarted
 
     def update(self, acceptance: np.ndarray, states: Sequence[State]) -> np.ndarray:
         """Take iterations of the warm-up into account, and return which chains are far outside the others.
@@ -158,15 +158,15 @@ class StepAndMass:
         usual = np.ones(len(acceptance), bool)
         for state in states:
             usual &= self._mass.update(state.positions, state.gradients)
-            self._watch.add(state.positions, state.log_density)
+            self._monitor.add(state.positions, state.log_density)
         # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
         self._step.update(harmonic_mean(np.maximum(acceptance[usual] if usual.any() else acceptance, 1e-2)))
         self._count += len(states)
         if self._count in self._windows or self._count == self._tune:
             # Before, chains may still be on their way.
             if self._count > self._tune // 2:
-                self._watch.restart_lost()
-            self._watch.forget()
+                self._monitor.restart_lost()
+            self._monitor.forget()
         self.has_new_mass = self._count in self._windows and self._change_mass()
         return usual
 

@@ -11,7 +11,7 @@ import pytensor.tensor as pt  # noqa: E402
 from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.adaptation import MassMatrix, usual_chains  # noqa: E402
 from pytensor_cl.pymc.initial import approach  # noqa: E402
-from pytensor_cl.pymc.lost import Watch, find_lost, lost_chains  # noqa: E402
+from pytensor_cl.pymc.lost import LostChainMonitor, find_lost, lost_chains  # noqa: E402
 from tests.helpers import on_one_driver  # noqa: E402
 from tests.pymc import hard_models  # noqa: E402
 
@@ -102,17 +102,17 @@ def test_lost_chains_start_again_from_others(rng):
             self.moved = np.column_stack(positions)
 
     chains = Chains()
-    watch = Watch(chains, 3)
+    monitor = LostChainMonitor(chains, 3)
     for _ in range(6):
         here = rng.normal(size=(40, 3))
         here[[3, 17]] += 1000
-        watch.add(here, -0.5 * (here**2).sum(axis=1))
-    assert watch.restart_lost() == 2
-    assert watch.restarted == {3, 17}
+        monitor.add(here, -0.5 * (here**2).sum(axis=1))
+    assert monitor.restart_lost() == 2
+    assert monitor.restarted == {3, 17}
     others = np.delete(np.arange(40), [3, 17])
     np.testing.assert_array_equal(chains.moved[others], here[others])
     assert all((chains.moved[index] == here[others]).all(axis=1).any() for index in (3, 17))
-    assert watch.restart_lost() == 0  # what they did before is forgotten
+    assert monitor.restart_lost() == 0  # what they did before is forgotten
 
 
 def test_usual_chains(rng):

@@ -32,7 +32,7 @@ __all__ = ["DEVICE", "HOST", "NUMBA", "POLICY", "C", "SelectedSignature", "Selec
 POLICY = SelectionPolicy()
 BLAS_SPIN_SECONDS = 0.15
 """Seconds that the threads of a BLAS spin after a call, while they slow the calls of every other backend."""
-_OF_THE_DEVICE = (ForkedProcessError, OutOfDeviceMemory, OutOfDiskSpace)
+_DEVICE_FAILURES = (ForkedProcessError, OutOfDeviceMemory, OutOfDiskSpace)
 """Errors of the device after which a call runs on the host."""
 FORKED = "the process was forked"
 EMPTY = "no elements"
@@ -259,7 +259,7 @@ class SelectingVM(OpenCLVM):
     def _run_on_device(self) -> list[Any]:
         try:
             return super().__call__()
-        except _OF_THE_DEVICE as error:
+        except _DEVICE_FAILURES as error:
             failure = error  # handled outside the except clause, so that a later error is not chained to it
         return self._run_on_host(failure)
 
@@ -275,7 +275,7 @@ class SelectingVM(OpenCLVM):
         """
         if not stats.is_on_device:
             return self._run_on_device()
-        if isinstance(failure, _OF_THE_DEVICE):
+        if isinstance(failure, _DEVICE_FAILURES):
             return self._run_on_host(failure)
         raise failure
 
@@ -320,7 +320,7 @@ class SelectingVM(OpenCLVM):
         Exception
             The failure, if it was the data's or no other backend is left.
         """
-        if isinstance(failure, _OF_THE_DEVICE):
+        if isinstance(failure, _DEVICE_FAILURES):
             return self._run_on_host(failure)
         if failed == stats.backend == DEVICE or (failed != DEVICE and not self._host_backends[failed].compile_failed):
             raise failure
