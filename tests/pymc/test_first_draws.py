@@ -56,7 +56,7 @@ def started(sampler, density, deviation, n):
 )
 def test_first_draw_of_a_funnel(context, on_device, sampler, deviation):
     density = funnel(deviation)
-    chains, moves = started(sampler, density, deviation, 1024 if sampler == "meads" else CHAINS)
+    chains, moves = started(sampler, density, deviation, CHAINS)
     for _ in range(TUNE + 1):
         done = moves.iterate()
     assert not done.tuning
