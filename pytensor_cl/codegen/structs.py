@@ -11,6 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytensor_cl.integers import round_up
+
 __all__ = ["Field", "Struct", "StructRow"]
 
 _MEMBER = re.compile(r"([A-Za-z_]\w*)((?:\[\d+\])*)")
@@ -71,7 +73,7 @@ def _layout_of(kind: "str | Struct") -> tuple[int, int, str, np.dtype]:
 
 
 def _up(n: int, step: int) -> int:
-    return -(-n // step) * step
+    return round_up(n, step)
 
 
 class Struct:

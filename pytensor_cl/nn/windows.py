@@ -8,6 +8,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor import as_tensor_variable
 
+from pytensor_cl.integers import ceil_div
+
 __all__ = [
     "Pads",
     "Window",
@@ -199,7 +201,7 @@ def pool_positions(length: Any, window: Window, ceil: bool) -> Any:
     room = length + window.before + window.after - window.reach
     if not ceil:
         return _at_least_zero(room // window.stride + 1, length > 0)
-    count = -(-room // window.stride) + 1
+    count = ceil_div(room, window.stride) + 1
     begins_behind = (count - 1) * window.stride >= length + window.before
     one = pt.cast(begins_behind, "int64") if isinstance(count, Variable) else int(begins_behind)
     return _at_least_zero(count - one, length > 0)

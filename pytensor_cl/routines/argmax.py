@@ -10,6 +10,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pytensor_cl.codegen.dtypes import is_special
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import COLUMN_TILE_VECTORS, GROUP_ITEMS, ITEMS_PER_UNIT, KERNEL_DIMS
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.reduction import plan as planning
@@ -21,9 +23,7 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Argmax"]
 
-GROUP = 256  # work-items of a work-group on schedule simt
-LONG_ROW = 64  # shorter contiguous rows are searched with vectors across rows
-MANY_DIMS = 4  # outer dimensions that every kernel takes, so that most programs share one for all shapes
+MIN_ROW_ELEMENTS = 64  # shorter contiguous rows are searched with vectors across rows
 RESULT = np.dtype("int64")
 
 
@@ -43,9 +43,9 @@ def _pattern_of(problem: Problem, lanes: int) -> str:
     columns, step = problem.columns
     if columns < lanes:
         return "rows"
-    if step != 1 and problem.total <= LONG_ROW:
+    if step != 1 and problem.total <= MIN_ROW_ELEMENTS:
         return "short"
-    return "columns" if problem.run[0] < LONG_ROW else planning.select_variant(problem).pattern
+    return "columns" if problem.run[0] < MIN_ROW_ELEMENTS else planning.select_variant(problem).pattern
 
 
 class Argmax(Routine):
@@ -87,8 +87,8 @@ class Argmax(Routine):
         self.output_dtypes = (str(RESULT),)
         self._dtype = dtype
         self._lanes = 8 if np.dtype(dtype).itemsize == 8 else 16
-        self._most_items = group or GROUP
-        self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
+        self._most_items = group or GROUP_ITEMS
+        self._dims = max(KERNEL_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._kernels: dict[tuple[str, str, str], Kernel] = {}
         self._plans: Plans[TwoPass] = Plans()
 
@@ -104,7 +104,7 @@ class Argmax(Routine):
         if self.schedule == "simt":
             return kernel_source("argmax/simt", group=self._group, lanes=1, **arguments)
         access = {t: render("common/vector_access", dtype=t, lanes=self._lanes) for t in (self._dtype, str(RESULT))}
-        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.COLUMN_TILE}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": COLUMN_TILE_VECTORS}
         return kernel_source("argmax/cpu", preambles=tuple(access.values()), pattern=pattern, **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -163,7 +163,7 @@ class Argmax(Routine):
 
     def _finish_range(self, split: Split, outputs: int) -> Split:
         units, local = self.context.info.compute_units, 1 if self.schedule == "cpu" else self._group
-        groups = min(-(-outputs // local), 4 * units if self.schedule == "cpu" else 32 * units)
+        groups = min(ceil_div(outputs, local), ITEMS_PER_UNIT * units if self.schedule == "cpu" else 32 * units)
         return split._replace(global_size=(groups * local,), local_size=(local,))
 
     def _split(self, problem: Problem, pattern: str) -> Split:

@@ -7,7 +7,8 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import computed
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, index_type, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, MIN_ITEM_ELEMENTS
+from pytensor_cl.routines.base.ndrange import Sizes, index_type, item_range, ndrange
 from pytensor_cl.routines.base.routine import SCHEDULES, KernelVariants
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.routines.indexing.diagonal import diagonal
@@ -17,9 +18,6 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["ARange", "Bartlett", "Eye", "arange_length"]
 
-GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 14  # elements that are worth a work-item on schedule cpu
-GROUPS_PER_UNIT = 32  # work-groups of schedule simt for each compute unit
 
 Number = int | float
 
@@ -105,16 +103,15 @@ class ARange:
                 ends = ends.astype(self._stored)
             values = (*ends.view(self._stored), (ends[1:] - ends[:1]).view(self._stored)[0])
         # The index of the kernel goes past the end, by a vector or by the size of the NDRange.
-        index = index_type(output.size, GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
+        index = index_type(output.size, GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS)
         where = np.int64(output.layout.offset), np.int64(output.layout.strides[0]), np.int64(output.size)
         kernel = self._kernels[index]
         kernel.launch(self.context.queue, *self._range(kernel, output.size), output.buffer, *where, *values)
 
     def _range(self, kernel: Kernel, size: int) -> Sizes:
-        units = self.context.info.compute_units
         if self.schedule == "cpu":
-            return (min(4 * units, -(-size // SHARE)),), (1,)
-        return ndrange(self.context, kernel, size, GROUP, GROUPS_PER_UNIT)
+            return item_range(self.context, size, MIN_ITEM_ELEMENTS)
+        return ndrange(self.context, kernel, size, GROUP_ITEMS, GROUPS_PER_UNIT)
 
 
 class Eye:
@@ -193,8 +190,7 @@ class Bartlett:
     def _launch(self, output: GpuArray, size: int) -> None:
         if self._kernel is None:
             self._kernel = self.context.kernel(self._source)
-        units = self.context.info.compute_units
-        sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
+        sizes: Sizes = item_range(self.context, size, MIN_ITEM_ELEMENTS)
         if self.schedule == "simt":
-            sizes = ndrange(self.context, self._kernel, size, GROUP, GROUPS_PER_UNIT)
+            sizes = ndrange(self.context, self._kernel, size, GROUP_ITEMS, GROUPS_PER_UNIT)
         self._kernel.launch(self.context.queue, *sizes, output.buffer, np.int64(size))

@@ -10,8 +10,17 @@ from pytensor_cl.codegen.dtypes import ctype, is_complex, literal
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.along_axis import AlongAxis, Operands
+from pytensor_cl.routines.base.limits import (
+    BUSY_GROUPS_PER_UNIT,
+    COLUMN_TILE_VECTORS,
+    GROUP_ITEMS,
+    ITEMS_PER_UNIT,
+    KERNEL_DIMS,
+)
 from pytensor_cl.routines.base.routine import struct_argument
+from pytensor_cl.routines.base.two_pass import chunks_of
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
@@ -21,13 +30,10 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["OPERATIONS", "CumOp"]
 
-GROUP = 256  # work-items of a work-group on schedule simt
-RUN = 8  # neighbouring elements that a work-item takes
-GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
-MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
-LONG_ROW = 128  # shorter rows are not worth a work-group of their own
-SMALL = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first
-CHUNK = 1 << 14  # elements that a chunk has at least
+RUN_ELEMENTS = 8  # neighbouring elements that a work-item takes
+MIN_GROUP_ROW = 128  # shorter rows are not worth a work-group of their own
+MIN_SHARED_ELEMENTS = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first
+MIN_CHUNK_ELEMENTS = 1 << 14  # elements that a chunk has at least
 
 # Name -> combination of floats, of integers, of bools and of pairs of type {T}, and the value that changes nothing.
 # Integers are handled as unsigned ones, which wrap; 1u keeps narrow ones from becoming int.
@@ -114,31 +120,30 @@ def _normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> _Prob
 
 def _chunks_of(problem: _Problem, wanted: int) -> tuple[int, int]:
     """Return length and number of chunks, close to the target number."""
-    wanted = min(wanted, problem.length * problem.outputs // CHUNK)
-    if wanted <= 1 or problem.length * problem.outputs < SMALL:
+    wanted = min(wanted, problem.length * problem.outputs // MIN_CHUNK_ELEMENTS)
+    if wanted <= 1 or problem.length * problem.outputs < MIN_SHARED_ELEMENTS:
         return problem.length, 1
-    length = -(-problem.length // (64 * wanted)) * 64
-    return length, -(-problem.length // length)
+    return chunks_of(problem.length, wanted)
 
 
 def split_cpu(problem: _Problem, units: int, lanes: int) -> _Split:
     """Share out the work to a few work-items, each with a run of tasks."""
     columns, step = problem.columns
     along = columns < lanes or (problem.length >= lanes and abs(problem.out_step) < abs(step))
-    tiles = 1 if along else -(-columns // (planning.COLUMN_TILE * lanes))
+    tiles = 1 if along else ceil_div(columns, COLUMN_TILE_VECTORS * lanes)
     blocks = problem.outputs if along else problem.outputs // columns * tiles
-    is_small = problem.length * problem.outputs < SMALL
-    chunk, chunks = _chunks_of(problem, -(-2 * units // blocks) if blocks < 2 * units else 1)
-    workers = 1 if is_small else min(4 * units, blocks * chunks)
+    is_small = problem.length * problem.outputs < MIN_SHARED_ELEMENTS
+    chunk, chunks = _chunks_of(problem, ceil_div(2 * units, blocks) if blocks < 2 * units else 1)
+    workers = 1 if is_small else min(ITEMS_PER_UNIT * units, blocks * chunks)
     return _Split("rows" if along else "columns", chunk, chunks, (workers,), (1,), blocks, tiles)
 
 
 def split_simt(problem: _Problem, units: int, group: int) -> _Split:
     """Share out the work to many work-items, or to work-groups where rows are long."""
     outputs, (columns, step) = problem.outputs, problem.columns
-    along = problem.length >= LONG_ROW and (columns < 32 or abs(problem.out_step) < abs(step))
-    groups = outputs if along else -(-outputs // group)
-    chunk, chunks = _chunks_of(problem, GROUPS_PER_UNIT * units // groups)
+    along = problem.length >= MIN_GROUP_ROW and (columns < 32 or abs(problem.out_step) < abs(step))
+    groups = outputs if along else ceil_div(outputs, group)
+    chunk, chunks = _chunks_of(problem, BUSY_GROUPS_PER_UNIT * units // groups)
     return _Split("rows" if along else "columns", chunk, chunks, (groups * group, chunks), (group, 1))
 
 
@@ -183,7 +188,7 @@ class CumOp(AlongAxis[_Plan]):
             "dtype": self._stored,
             "combine": _NARROW.get(operation, combine["u"]) if is_narrow else self._combine(combine),
             "identity": literal(identity, self._stored),
-            "outer_dims": max(MANY_DIMS, ndim - 1),
+            "outer_dims": max(KERNEL_DIMS, ndim - 1),
         }
         self._reduction = Reduction(
             context, operation, self._stored, self._stored, self._stored, ndim + 1, (axis + 1,), schedule=schedule
@@ -192,7 +197,7 @@ class CumOp(AlongAxis[_Plan]):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt; each has a run of elements and its sum in local memory."""
-        return self.limits.size(GROUP, (RUN + 2) * np.dtype(self._stored).itemsize)
+        return self.limits.size(GROUP_ITEMS, (RUN_ELEMENTS + 2) * np.dtype(self._stored).itemsize)
 
     def _combine(self, by_kind: dict[str, str]) -> str:
         return by_kind[np.dtype(self._stored).kind].replace("{T}", ctype(self._stored))
@@ -204,12 +209,12 @@ class CumOp(AlongAxis[_Plan]):
                 geometry=geometry_struct(index, self._arguments["outer_dims"]),
                 index=index,
                 in_buffer=self._is_large(index),
-                run=RUN,
+                run=RUN_ELEMENTS,
                 group=self._group,
                 **self._arguments,
             )
         access = render("common/vector_access", dtype=self._stored, lanes=self._lanes)
-        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": planning.COLUMN_TILE}
+        vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": COLUMN_TILE_VECTORS}
         return kernel_source(
             "cumop/cpu",
             preambles=(access,),

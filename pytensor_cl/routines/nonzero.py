@@ -8,6 +8,8 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import carrier, ctype, widened
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, ITEMS_PER_UNIT, MIN_ITEM_ELEMENTS
 from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.elemwise.routine import Copy
@@ -18,10 +20,8 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
 
-GROUP = 256  # work-items of a work-group on schedule simt
-RUN = 8  # neighbouring elements that a work-item takes, on schedule simt
-TILE = 2048  # elements that justify a work-group, on schedule simt
-SHARE = 1 << 14  # elements that justify a work-item, on schedule cpu
+RUN_ELEMENTS = 8  # neighbouring elements that a work-item takes, on schedule simt
+MIN_GROUP_ELEMENTS = 2048  # elements that justify a work-group, on schedule simt
 
 # By kind: the bits that distinguish zero from other values; zero has two signs. None: the value is 0 or 1.
 _BITS = {
@@ -92,11 +92,11 @@ class _Masked(Routine):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt, with a sum, an end and a run of flags in local memory."""
-        return self.limits.size(GROUP, 8 + 4 + RUN) if self.schedule == "simt" else 1
+        return self.limits.size(GROUP_ITEMS, 8 + 4 + RUN_ELEMENTS) if self.schedule == "simt" else 1
 
     def _source(self, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("nonzero/simt", index=index, run=RUN, group=self._group, **self._arguments)
+            return kernel_source("nonzero/simt", index=index, run=RUN_ELEMENTS, group=self._group, **self._arguments)
         return kernel_source("nonzero/cpu", **self._arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -105,7 +105,7 @@ class _Masked(Routine):
 
     def _kernel(self, size: int) -> tuple[Kernel, Kernel]:
         """Return the two kernels for arrays of a size."""
-        index = index_type(size, GROUP * RUN) if self.schedule == "simt" else "int"
+        index = index_type(size, GROUP_ITEMS * RUN_ELEMENTS) if self.schedule == "simt" else "int"
         return self.limits.with_fitting_groups(lambda: self._kernels[index], self._kernels.clear)
 
     def _build(self, index: str) -> tuple[Kernel, Kernel]:
@@ -116,8 +116,8 @@ class _Masked(Routine):
         """Return the number of chunks, and the work-items of each."""
         units = self.context.info.compute_units
         if self.schedule == "simt":
-            return min(-(-size // TILE), 32 * units), self._group
-        return min(-(-size // SHARE), 4 * units), 1
+            return min(ceil_div(size, MIN_GROUP_ELEMENTS), 32 * units), self._group
+        return min(ceil_div(size, MIN_ITEM_ELEMENTS), ITEMS_PER_UNIT * units), 1
 
     def _count(self, mask: GpuArray) -> GpuArray:
         """Enqueue the first kernel; return the counts of the chunks."""

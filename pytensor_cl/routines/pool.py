@@ -10,6 +10,8 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import literal
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, ITEMS_PER_UNIT, STEPPED_INT_LIMIT
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch
@@ -22,10 +24,7 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "Window"]
 
 LANES = 8  # windows that schedule cpu looks at side by side
-GROUP = 256  # work-items of a work-group on schedule simt
-GROUPS_PER_UNIT = 32
-SMALL = 1 << 14  # elements of a gradient for which rows need not be kept
-INT_LIMIT = 1 << 30  # 32-bit indices, with room for a step of the grid
+MIN_ROWS_GRADIENT_ELEMENTS = 1 << 14  # elements of a gradient for which rows need not be kept
 COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own
 ROWS = {
     "max_grad": "max_grad_rows",
@@ -47,14 +46,14 @@ class Window(NamedTuple):
     def positions(self, length: int, ceil: bool) -> int:
         """Return how many windows there are; with `ceil` the last may reach out of the padding behind."""
         room = length + self.pad_lo + self.pad_hi - self.extent
-        count = max(0, (-(-room // self.step) if ceil else room // self.step) + 1) if length else 0
+        count = max(0, (ceil_div(room, self.step) if ceil else room // self.step) + 1) if length else 0
         # A window that begins in the padding behind the dimension has no element of it.
         return count - 1 if ceil and count and (count - 1) * self.step >= length + self.pad_lo else count
 
     def whole(self, length: int, count: int) -> tuple[int, int]:
         """Return the first and one past the last window without padding."""
         room = length + self.pad_lo - self.extent
-        first = -(-self.pad_lo // self.step)
+        first = ceil_div(self.pad_lo, self.step)
         return first, max(first, min(count, room // self.step + 1))
 
 
@@ -220,7 +219,7 @@ class _Pooling(Routine):
 
     def _variant(self, kind: str, s: _Shape) -> _Variant:
         ordinary = self._ordinary(kind)
-        if s.plane < INT_LIMIT and (self.schedule == "cpu" or s.largest < INT_LIMIT):
+        if s.plane < STEPPED_INT_LIMIT and (self.schedule == "cpu" or s.largest < STEPPED_INT_LIMIT):
             return ordinary
         return ordinary._replace(indices="long", place="long")
 
@@ -228,12 +227,12 @@ class _Pooling(Routine):
         """Return the run of the last dimension that schedule cpu works at with vectors, or an empty one."""
         window, length = s.windows[2], s.lengths[2]
         first, last = window.whole(length, s.counts[2])
-        if s.plane >= INT_LIMIT or (not is_gradient and (window.extent, window.step) == (1, 2)):
+        if s.plane >= STEPPED_INT_LIMIT or (not is_gradient and (window.extent, window.step) == (1, 2)):
             return 0, 0
         if not is_gradient:
             return (first, last) if last - first >= LANES else (0, 0)
         # Elements of as many whole steps: the windows that they are in begin there, or up to `reach` steps before.
-        reach = -(-window.extent // window.step) - 1
+        reach = ceil_div(window.extent, window.step) - 1
         room = (length + window.pad_lo) // window.step
         first, last = (n * window.step - window.pad_lo for n in (first + reach, min(last, room)))
         return (first, last) if last - first >= LANES * window.step else (0, 0)
@@ -253,9 +252,9 @@ class _Pooling(Routine):
         units, lengths = self.context.info.compute_units, s.lengths if variant.is_gradient else s.counts
         kernel = self._kernel(variant)
         if self.schedule == "cpu":
-            sizes: Sizes = (min(s.planes * prod(lengths[:2]), 4 * units),), (1,)
+            sizes: Sizes = (min(s.planes * prod(lengths[:2]), ITEMS_PER_UNIT * units),), (1,)
         else:
-            sizes = ndrange(self.context, kernel, s.planes * prod(lengths), GROUP, GROUPS_PER_UNIT)
+            sizes = ndrange(self.context, kernel, s.planes * prod(lengths), GROUP_ITEMS, GROUPS_PER_UNIT)
         return KernelLaunch(kernel, *sizes, self._geometry(s, variant))
 
     def _run(self, kind: str, shape: tuple[int, ...], *arrays: GpuArray) -> None:
@@ -339,14 +338,14 @@ class _Gradient(_Pooling):
         return self.schedule == "cpu" and pays and self.windows[-1][:2] in COMMON
 
     def _keeps_rows(self, s: _Shape) -> bool:
-        pays = self.kind == "max_grad" or s.planes * s.plane >= SMALL
-        return self._may_keep_rows and pays and s.plane < INT_LIMIT and s.counts[2] > 0
+        pays = self.kind == "max_grad" or s.planes * s.plane >= MIN_ROWS_GRADIENT_ELEMENTS
+        return self._may_keep_rows and pays and s.plane < STEPPED_INT_LIMIT and s.counts[2] > 0
 
     def _run_rows(self, inputs: Sequence[GpuArray], output: GpuArray) -> None:
         """Compute a gradient from rows of windows."""
         s = self._normal(output.shape)
         launch = self._launch(ROWS[self.kind], output.shape)
-        rows, last = -(-s.windows[1].extent // s.windows[1].step), s.windows[2]
+        rows, last = ceil_div(s.windows[1].extent, s.windows[1].step), s.windows[2]
         kept = launch.global_size[0] * rows * ((s.lengths[2] + last.pad_lo) // last.step + 1 + 2 * LANES)
         workspace = [self.context.empty((kept,), self.other)]
         if self.kind == "max_grad":

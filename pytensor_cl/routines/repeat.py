@@ -7,7 +7,9 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import carrier, widened
 from pytensor_cl.codegen.template import KernelSource, kernel_source
-from pytensor_cl.routines.base.ndrange import index_type
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, ITEMS_PER_UNIT, MIN_ITEM_ELEMENTS
+from pytensor_cl.routines.base.ndrange import Sizes, index_type, item_range
 from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.routines.elemwise.routine import Copy
@@ -17,10 +19,8 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Repeat"]
 
-BLOCK = 1024  # numbers that are added up together
-GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 14  # elements that justify a work-item, on schedule cpu
-WIDE = 4  # rows per work-item above which the columns are not shared out too
+BLOCK_NUMBERS = 1024  # numbers that are added up together
+MAX_ROWS_PER_ITEM = 4  # rows per work-item above which the columns are not shared out too
 
 
 class Repeat(Routine):
@@ -66,13 +66,15 @@ class Repeat(Routine):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt, with a sum and a minimum each in local memory."""
-        return self.limits.size(GROUP, 16) if self.schedule == "simt" else 1
+        return self.limits.size(GROUP_ITEMS, 16) if self.schedule == "simt" else 1
 
     def _source(self, index: str) -> KernelSource:
         if self.schedule == "simt":
-            return kernel_source("repeat/simt", element=self._element, block=BLOCK, index=index, group=self._group)
+            return kernel_source(
+                "repeat/simt", element=self._element, block=BLOCK_NUMBERS, index=index, group=self._group
+            )
         vector = widened(self._element, self._lanes)
-        return kernel_source("repeat/cpu", element=self._element, vector=vector, lanes=self._lanes, block=BLOCK)
+        return kernel_source("repeat/cpu", element=self._element, vector=vector, lanes=self._lanes, block=BLOCK_NUMBERS)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels for contiguous arrays with 32-bit indices."""
@@ -94,13 +96,13 @@ class Repeat(Routine):
         ValueError
             A number is negative.
         """
-        blocks, length = -(-repeats.size // BLOCK), repeats.size
+        blocks, length = ceil_div(repeats.size, BLOCK_NUMBERS), repeats.size
         totals = self.context.empty((blocks,), "int64")
         kernel, _ = self._kernel("int")
         if self.schedule == "simt":
-            sizes = (blocks * self._group,), (self._group,)
+            sizes: Sizes = ((blocks * self._group,), (self._group,))
         else:
-            sizes = (min(4 * self.context.info.compute_units, -(-length // SHARE)),), (1,)
+            sizes = item_range(self.context, length, MIN_ITEM_ELEMENTS)
         values = repeats.buffer, np.int64(repeats.layout.offset), np.int64(repeats.layout.strides[0])
         kernel.launch(self.context.queue, *sizes, *values, np.int64(length), totals.buffer)
         found = self.context.download(totals)
@@ -144,9 +146,13 @@ class Repeat(Routine):
     def _launch_cpu(self, output: GpuArray, array: GpuArray, repeats: GpuArray, totals: np.ndarray) -> None:
         outer, _, inner, total = extents = self._extents(array, output.shape[self.axis])
         ends = self.context.from_host(np.cumsum(totals))
-        workers = max(1, min(4 * self.context.info.compute_units, output.size // SHARE))
+        workers = max(1, min(ITEMS_PER_UNIT * self.context.info.compute_units, output.size // MIN_ITEM_ELEMENTS))
         parts = min(workers, outer * total)
-        columns = 1 if outer * total >= WIDE * workers else max(1, min(inner // BLOCK, -(-workers // parts)))
+        columns = (
+            1
+            if outer * total >= MAX_ROWS_PER_ITEM * workers
+            else max(1, min(inner // BLOCK_NUMBERS, ceil_div(workers, parts)))
+        )
         numbers = repeats.buffer, np.int64(repeats.layout.offset), np.int64(repeats.layout.strides[0])
         arguments = array.buffer, np.int64(array.layout.offset), *numbers, ends.buffer, output.buffer
         _, kernel = self._kernel("int")
@@ -156,8 +162,8 @@ class Repeat(Routine):
         extents = self._extents(array, output.shape[self.axis])
         (ends,) = self._ends(repeats)
         most = 32 * self.context.info.compute_units
-        _, kernel = self._kernel(index_type(max(output.size, array.size), most * GROUP))
+        _, kernel = self._kernel(index_type(max(output.size, array.size), most * GROUP_ITEMS))
         group = self._group
-        groups = min(-(-output.size // group), most)
+        groups = min(ceil_div(output.size, group), most)
         arguments = array.buffer, np.int64(array.layout.offset), ends.buffer, output.buffer
         kernel.launch(self.context.queue, (groups * group,), (group,), *arguments, *map(np.int64, extents))

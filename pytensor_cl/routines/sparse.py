@@ -6,6 +6,7 @@ import numpy as np
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants
 from pytensor_cl.routines.elemwise.routine import contiguous
@@ -19,8 +20,7 @@ __all__ = ["CsrDot", "CsrSampledDot"]
 
 PLAN = Struct(("long", "rows columns inner entries indices indptr left right output"), name="plan")
 
-GROUP = 64  # work-items of a work-group on schedule simt
-SHARE = 1 << 12  # multiplications that are worth a work-item on schedule cpu
+MIN_ITEM_PRODUCTS = 1 << 12  # multiplications that are worth a work-item on schedule cpu
 VECTOR_BYTES = 64
 MAX_LANES = 16
 FEW_LANES = 4
@@ -67,8 +67,8 @@ class _Compressed(Checked):
     def _range(self, kernel: Kernel, work: int, items: int) -> Sizes:
         units = self.context.info.compute_units
         if self.schedule == "cpu":
-            return (max(1, min(4 * units, work // SHARE)),), (1,)
-        return ndrange(self.context, kernel, items, GROUP, 64)
+            return (max(1, min(ITEMS_PER_UNIT * units, work // MIN_ITEM_PRODUCTS)),), (1,)
+        return ndrange(self.context, kernel, items, SMALL_GROUP_ITEMS, 64)
 
     def _enqueue(self, output: GpuArray, arrays: Sequence[GpuArray], inner: int, items: int) -> None:
         indices, indptr, left, right = map(contiguous, arrays)

@@ -102,7 +102,7 @@ def test_every_dtype(context, rng, schedule):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
 @pytest.mark.parametrize("window", [(3, 2, 1, 1), (3, 1, 1, 0), (2, 2, 0, 0)])
 def test_gradients_from_rows(context, rng, schedule, monkeypatch, window, dtype):
-    monkeypatch.setattr(pool_routines, "SMALL", 0)
+    monkeypatch.setattr(pool_routines, "MIN_ROWS_GRADIENT_ELEMENTS", 0)
     windows, g = [Window(*window)] * 2, geometry([window] * 2, False)
     other = dtype if dtype[0] == "f" else "float32"
     scatter = MaxPoolScatter(context, dtype, windows, other=other, schedule=schedule)
@@ -157,7 +157,7 @@ def test_strides(context, rng, schedule):
 
 
 def test_long_indices(context, rng, schedule, monkeypatch):
-    monkeypatch.setattr("pytensor_cl.routines.pool.INT_LIMIT", 1)
+    monkeypatch.setattr("pytensor_cl.routines.pool.STEPPED_INT_LIMIT", 1)
     windows, ceil, _ = CASES["3 x 3"]
     g, x = geometry(windows, ceil), values(rng, (2, 9, 40))
     dy = rng.normal(size=g.pooled(x.shape)).astype("float32")

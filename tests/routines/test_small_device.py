@@ -272,7 +272,7 @@ CASES = {
 
 def check(context, rng, name, monkeypatch, **limits):
     case = CASES[name]
-    monkeypatch.setattr(gather_scatter, "WORTH_SORTING", getattr(case, "worth_sorting", 1 << 40))
+    monkeypatch.setattr(gather_scatter, "MIN_SORTED_POSITIONS", getattr(case, "worth_sorting", 1 << 40))
     with small_device(context, **limits) as launched:
         routine, inputs, wanted = case(context, rng)
         arrays = [context.from_host(v) if isinstance(v, np.ndarray) else v for v in inputs]

@@ -5,24 +5,24 @@ from dataclasses import replace
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, INT_LIMIT, ITEMS_PER_UNIT
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = [
-    "INT_MAX",
     "MAX_GROUPS",
     "Sizes",
     "WorkGroupLimits",
     "index_type",
+    "item_range",
     "local_memory",
     "max_offset",
     "ndrange",
     "power_of_two",
     "work_group_size",
 ]
-
-INT_MAX = 2**31 - 1
 
 MAX_GROUPS = 65535
 """Work-groups along the second and the third dimension of an NDRange that every GPU takes."""
@@ -48,7 +48,7 @@ def index_type(reach: int, overshoot: int = 0) -> str:
     overshoot
         How far a loop steps past it before it ends: the size of the NDRange, or of a tile.
     """
-    return "int" if reach + overshoot <= INT_MAX else "long"
+    return "int" if reach + overshoot < INT_LIMIT else "long"
 
 
 def max_offset(shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -79,7 +79,9 @@ def work_group_size(info: DeviceInfo, most: int, bytes_per_item: int = 0, fixed_
     return power_of_two(most)
 
 
-def ndrange(context: Context, kernel: Kernel, size: int, most: int = 256, groups_per_unit: int = 32) -> Sizes:
+def ndrange(
+    context: Context, kernel: Kernel, size: int, most: int = GROUP_ITEMS, groups_per_unit: int = GROUPS_PER_UNIT
+) -> Sizes:
     """Return the NDRange and the work-group size for a kernel that runs with any of them.
 
     The kernel's work-items loop over `size` elements with the NDRange as step.
@@ -99,7 +101,12 @@ def ndrange(context: Context, kernel: Kernel, size: int, most: int = 256, groups
     """
     limit = min(context.info.max_work_group_size, kernel.max_work_group_size(context.device))
     local = power_of_two(min(most, limit))
-    return (min(-(-size // local), groups_per_unit * context.info.compute_units) * local,), (local,)
+    return (min(ceil_div(size, local), groups_per_unit * context.info.compute_units) * local,), (local,)
+
+
+def item_range(context: Context, size: int, elements_per_item: int) -> Sizes:
+    """Return the NDRange of a kernel of schedule cpu, whose work-items share out `size` elements."""
+    return (min(ITEMS_PER_UNIT * context.info.compute_units, ceil_div(size, elements_per_item)),), (1,)
 
 
 class _WorkGroupTooLarge(Exception):

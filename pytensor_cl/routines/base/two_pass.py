@@ -5,12 +5,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.integers import ceil_div, round_up
+from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES, CHUNK_ALIGNMENT_ELEMENTS
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["KernelLaunch", "PartialResults", "TwoPass"]
+__all__ = ["KernelLaunch", "PartialResults", "TwoPass", "chunks_of"]
 
-_LINE = 64  # bytes to which the partial results of each reduction are aligned
+
+def chunks_of(total: int, wanted: int) -> tuple[int, int]:
+    """Return length and number of about `wanted` chunks; the length keeps aligned vectors aligned."""
+    if wanted <= 1:
+        return max(total, 1), 1
+    length = ceil_div(total, CHUNK_ALIGNMENT_ELEMENTS * wanted) * CHUNK_ALIGNMENT_ELEMENTS
+    return length, ceil_div(total, length)
 
 
 class KernelLaunch(NamedTuple):
@@ -70,7 +78,7 @@ class PartialResults(NamedTuple):
         for dtype, is_compensated in accumulators:
             offsets.append(end)
             nbytes = (2 if is_compensated else 1) * count * np.dtype(dtype).itemsize
-            end += -(-nbytes // _LINE) * _LINE
+            end += round_up(nbytes, CACHE_LINE_BYTES)
         return cls(tuple(offsets), end)
 
 

@@ -4,18 +4,21 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+from pytensor_cl.integers import ceil_div, round_up
+from pytensor_cl.routines.conv.limits import (
+    COL2IM_LONG_SUM_TERMS,
+    COL2IM_MAX_DEPTH,
+    COL2IM_MAX_STRIDE,
+    COL2IM_MAX_TAPS,
+    COL2IM_MIN_STRIDED_TERMS,
+    COL2IM_MIN_TERMS,
+    COL2IM_POINTWISE_POSITIONS,
+    COL2IM_PRODUCT_BYTES,
+    COL2IM_SINGLE_IMAGE_BYTES,
+)
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 
-__all__ = ["MOST_TAPS", "Col2imBlocks", "is_applicable", "is_dense", "positions_of", "split_blocks"]
-
-MOST_TAPS = 8  # along a dimension
-_MANY = 512  # positions of several images for which a product with kernels of one tap had better pack its operands
-_STRIDED, _PLAIN = 32, 128  # terms of a sum that justify keeping it for each tap, with strides and without
-_STEP = 2  # stride that is stored in vectors
-_PRODUCT_BYTES = 1 << 20  # of the products of a block: they should stay in the second-level cache
-# The same where there is one image, which is in the cache anyway, and sums are short.
-_SINGLE_BYTES, _MANY_TERMS = 256 << 10, 256
-_DEPTH = 1024  # terms of a sum that are computed at a time
+__all__ = ["Col2imBlocks", "is_applicable", "is_dense", "positions_of", "split_blocks"]
 
 
 class Col2imBlocks(NamedTuple):
@@ -47,7 +50,7 @@ def _taps(p: Problem) -> int:
 
 def _row_stride(p: Problem, lanes: int) -> int:
     """Return the distance of rows of products: whole vectors, and no power of two."""
-    return -(-positions_of(p) // lanes) * lanes + lanes
+    return round_up(positions_of(p), lanes) + lanes
 
 
 def is_applicable(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
@@ -63,13 +66,13 @@ def is_applicable(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
         Bytes of an element.
     """
     size = lanes * _taps(p) * _row_stride(p, lanes) * itemsize
-    fits = size <= (_PRODUCT_BYTES if p.batch > 1 or p.m >= _MANY_TERMS else _SINGLE_BYTES)
+    fits = size <= (COL2IM_PRODUCT_BYTES if p.batch > 1 or p.m >= COL2IM_LONG_SUM_TERMS else COL2IM_SINGLE_IMAGE_BYTES)
     in_place = runs_of(p) == (p.depth, 1, 0)
-    is_strided = any(a.stride > 1 for a in p.axes) and p.axes[-1].stride <= _STEP
-    terms = _STRIDED if is_strided else _PLAIN
+    is_strided = any(a.stride > 1 for a in p.axes) and p.axes[-1].stride <= COL2IM_MAX_STRIDE
+    terms = COL2IM_MIN_STRIDED_TERMS if is_strided else COL2IM_MIN_TERMS
     large = p.c >= lanes and p.m >= terms and positions_of(p) >= rows
-    few = _taps(p) > 1 or p.batch == 1 or p.columns < _MANY
-    return is_dense(p) and fits and in_place and large and few and all(a.taps <= MOST_TAPS for a in p.axes)
+    few = _taps(p) > 1 or p.batch == 1 or p.columns < COL2IM_POINTWISE_POSITIONS
+    return is_dense(p) and fits and in_place and large and few and all(a.taps <= COL2IM_MAX_TAPS for a in p.axes)
 
 
 def split_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int) -> Col2imBlocks:
@@ -85,11 +88,11 @@ def split_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int
         Work-items that run at a time.
     """
     taps, row_stride = _taps(p), _row_stride(p, lanes)
-    most = max(1, _PRODUCT_BYTES // (lanes * taps * row_stride * itemsize))  # vectors of channels
-    wanted = min(most, -(-vectors // taps))
-    count, others = -(-p.c // lanes), p.groups * p.batch
-    blocks = -(-count // wanted)
+    most = max(1, COL2IM_PRODUCT_BYTES // (lanes * taps * row_stride * itemsize))  # vectors of channels
+    wanted = min(most, ceil_div(vectors, taps))
+    count, others = ceil_div(p.c, lanes), p.groups * p.batch
+    blocks = ceil_div(count, wanted)
     if blocks * others % units and others % units:
-        blocks = min(count, -(-blocks // units) * units)
-    channels = min(p.c // lanes, -(-count // blocks)) * lanes
-    return Col2imBlocks(channels, -(-p.c // channels), row_stride, min(p.m, _DEPTH))
+        blocks = min(count, round_up(blocks, units))
+    channels = min(p.c // lanes, ceil_div(count, blocks)) * lanes
+    return Col2imBlocks(channels, ceil_div(p.c, channels), row_stride, min(p.m, COL2IM_MAX_DEPTH))

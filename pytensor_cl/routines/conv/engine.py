@@ -13,9 +13,10 @@ from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.kernels import ConvKernels
 from pytensor_cl.routines.conv.launch import FusedGradient, Launch, col2im_launch, grad_weights_launch, with_split_k
+from pytensor_cl.routines.conv.limits import DEPTHWISE_ROWS, DIRECT_BLOCKS, NAIVE_GROUPS_PER_UNIT
 from pytensor_cl.routines.conv.method import Elements, Method
 from pytensor_cl.routines.conv.plan import CALL, Problem, simplify, spans_of
-from pytensor_cl.routines.conv.schedule_cpu import DEPTHWISE_ROWS, DIRECT_BLOCKS, CpuSchedule
+from pytensor_cl.routines.conv.schedule_cpu import CpuSchedule
 from pytensor_cl.routines.conv.schedule_simt import SimtSchedule
 from pytensor_cl.routines.conv.winograd import Winograd
 from pytensor_cl.routines.elemwise.routine import contiguous
@@ -31,7 +32,6 @@ __all__ = ["Engine"]
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
 Arrays = Sequence[GpuArray]
 _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
-_GROUPS_PER_UNIT = 64  # work-groups for each compute unit where work-items loop over elements
 
 
 class _Plan(NamedTuple):
@@ -137,7 +137,7 @@ class Engine:
         part = self._chooser.partition(p, method)
         if isinstance(part, Elements):
             kernel = self._kernel(method)
-            size = ndrange(self.context, kernel, part.total, part.group, _GROUPS_PER_UNIT)
+            size = ndrange(self.context, kernel, part.total, part.group, NAIVE_GROUPS_PER_UNIT)
             return with_split_k(Launch(kernel, b"", (), *size), p, span, 1)
         kernel = self._kernel(method, prod(part.local_size))
         launch = Launch(kernel, b"", (), part.global_size, part.local_size, part.workspace)

@@ -2,16 +2,23 @@
 
 from typing import NamedTuple
 
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.conv.col2im import is_dense, positions_of
+from pytensor_cl.routines.conv.limits import (
+    GRAD_WEIGHTS_ADD_COST,
+    GRAD_WEIGHTS_BLOCK_POSITIONS,
+    GRAD_WEIGHTS_BLOCK_ROWS,
+    GRAD_WEIGHTS_COPY_COST,
+    GRAD_WEIGHTS_IN_PLACE_POSITIONS,
+    GRAD_WEIGHTS_MAX_ELEMENTS,
+    GRAD_WEIGHTS_MAX_FEATURES,
+    GRAD_WEIGHTS_MAX_STEP,
+    GRAD_WEIGHTS_MIN_POSITIONS,
+    GRAD_WEIGHTS_TRANSPOSE_COST,
+)
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 
 __all__ = ["GradWeightsBlocks", "is_applicable", "split_blocks"]
-
-_COLUMNS, _ROWS = 448, 96  # positions, and channels and taps, of a block
-_MANY, _FEW, _LARGE = 512, 256, 1 << 18  # positions at least, features and elements of w at most
-_STEP = 2  # distance of elements of x that vectors can be made of
-_IN_PLACE = 256  # positions of an image that are read in place
-_TRANSPOSING, _COPYING, _ADDING = 8, 6, 4  # cost of a vector, in multiply-adds of vectors
 
 
 class GradWeightsBlocks(NamedTuple):
@@ -41,27 +48,37 @@ def is_applicable(p: Problem, lanes: int) -> bool:
     Sums should be long, and what they make stay in the cache: it is read and written for each block of positions.
     """
     last = p.axes[-1]
-    pays = p.columns >= _MANY and p.m <= _FEW and p.m * p.depth <= _LARGE and last.stride * last.x <= _STEP
+    pays = (
+        p.columns >= GRAD_WEIGHTS_MIN_POSITIONS
+        and p.m <= GRAD_WEIGHTS_MAX_FEATURES
+        and p.m * p.depth <= GRAD_WEIGHTS_MAX_ELEMENTS
+        and last.stride * last.x <= GRAD_WEIGHTS_MAX_STEP
+    )
     is_contiguous = last.y == 1 and is_dense(p) and runs_of(p) == (p.depth, 1, 0)
     return pays and is_contiguous and min(p.depth, p.m) >= lanes
 
 
 def split_blocks(p: Problem, lanes: int, items: int) -> GradWeightsBlocks:
     """Split a problem among at most so many work-items, for the least work of the slowest one."""
-    units, panels, blocks = p.depth // lanes, -(-p.m // lanes), -(-p.columns // _COLUMNS)
-    in_place = _is_plain(p) and positions_of(p) >= _IN_PLACE
+    units, panels, blocks = p.depth // lanes, ceil_div(p.m, lanes), ceil_div(p.columns, GRAD_WEIGHTS_BLOCK_POSITIONS)
+    in_place = _is_plain(p) and positions_of(p) >= GRAD_WEIGHTS_IN_PLACE_POSITIONS
     z = min(p.groups, items)
 
     def cost(grid: tuple[int, int, int]) -> float:
         x, y, parts = grid
-        rows, features = -(-units // x) * lanes, -(-panels // y)
-        unfolding = 0 if in_place else _COPYING * rows / lanes
-        each = rows * features + _TRANSPOSING * features + unfolding
-        return -(-blocks // parts) * _COLUMNS * each + _ADDING * (parts > 1) * parts * units * p.m
+        rows, features = ceil_div(units, x) * lanes, ceil_div(panels, y)
+        unfolding = 0 if in_place else GRAD_WEIGHTS_COPY_COST * rows / lanes
+        each = rows * features + GRAD_WEIGHTS_TRANSPOSE_COST * features + unfolding
+        return (
+            ceil_div(blocks, parts) * GRAD_WEIGHTS_BLOCK_POSITIONS * each
+            + GRAD_WEIGHTS_ADD_COST * (parts > 1) * parts * units * p.m
+        )
 
-    left = -(-items // z)
+    left = ceil_div(items, z)
     grids = [(x, y) for x in range(1, min(left, units) + 1) for y in range(1, min(left // x, panels) + 1)]
     parts = [min(left // (x * y), blocks) if z == p.groups else 1 for x, y in grids]
     x, y, q = min(((*xy, q) for xy, most in zip(grids, parts, strict=True) for q in {1, most}), key=cost)
-    wide = (-(-panels // y) + 1) * lanes
-    return GradWeightsBlocks((x, y, z * q), min(_ROWS, p.depth), _COLUMNS, wide, in_place)
+    wide = (ceil_div(panels, y) + 1) * lanes
+    return GradWeightsBlocks(
+        (x, y, z * q), min(GRAD_WEIGHTS_BLOCK_ROWS, p.depth), GRAD_WEIGHTS_BLOCK_POSITIONS, wide, in_place
+    )

@@ -6,25 +6,26 @@ from typing import NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.template import render
+from pytensor_cl.integers import balanced_block, ceil_div
 from pytensor_cl.routines.base.blas import arithmetic_types
+from pytensor_cl.routines.base.limits import CACHE_WAY_BYTES
+from pytensor_cl.routines.conv.limits import (
+    IM2COL_COPY_COST,
+    IM2COL_EDGE_COLUMNS,
+    IM2COL_MATRIX_BYTES,
+    IM2COL_MAX_COLUMNS,
+    IM2COL_MAX_DEPTH,
+    IM2COL_MIN_COLUMNS,
+    IM2COL_MIN_DEPTH,
+    IM2COL_PACKED_COLUMNS,
+    IM2COL_TILE_COST,
+    IM2COL_TILES,
+)
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 from pytensor_cl.routines.gemm.problem import plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
 
-__all__ = ["EDGE", "Im2colSchedule"]
-
-# Rows and vectors of the register tile, by bytes of the device's vector registers.
-_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
-EDGE = 4  # columns that take less time one by one than as a vector
-_MATRIX_BYTES = 384 << 10  # of the matrix of a block: it should stay in the second-level cache
-_COLUMNS, _DEPTH = 384, 1024  # of such a block at most
-_NARROW, _SHORT = 96, 256  # what they should be at least
-_CACHE_WAY_BYTES, _MANY = (
-    4096,
-    512,
-)  # of a cache; columns that justify packing rows that share a cache set
-_COPYING = 5  # cost of copying a vector to the matrix, in multiply-adds
-_PANEL = 0.15  # cost of a tile beside that of its vectors
+__all__ = ["Im2colSchedule"]
 
 
 class Blocks(NamedTuple):
@@ -33,12 +34,6 @@ class Blocks(NamedTuple):
     grid: tuple[int, int, int]
     columns: int
     depth: int
-
-
-def _balanced(total: int, limit: int, unit: int) -> int:
-    """Size of the fewest equal blocks of at most `limit`, in whole units."""
-    count = -(-total // limit) or 1
-    return -(-total // (count * unit)) * unit or unit
 
 
 class Im2colSchedule:
@@ -57,7 +52,7 @@ class Im2colSchedule:
     def __init__(self, dtype: np.dtype, register_bytes: int, lanes: int) -> None:
         self.dtype = dtype
         self.lanes = lanes
-        self.mr, self.vectors = _TILES.get(register_bytes, _TILES[16])
+        self.mr, self.vectors = IM2COL_TILES.get(register_bytes, IM2COL_TILES[16])
 
     def is_applicable(self, p: Problem) -> bool:
         """Whether the filter elements of one sum of a simplified problem are contiguous in w, and need not be packed.
@@ -65,9 +60,9 @@ class Im2colSchedule:
         Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache, at half of it two sets.
         """
         has_one_tap = p.depth == p.c  # which leaves little else to do
-        shares_sets = p.w[1] * self.dtype.itemsize % (_CACHE_WAY_BYTES // 2 if has_one_tap else _CACHE_WAY_BYTES) == 0
+        shares_sets = p.w[1] * self.dtype.itemsize % (CACHE_WAY_BYTES // 2 if has_one_tap else CACHE_WAY_BYTES) == 0
         in_place = p.depth > 0 and p.m >= self.mr and runs_of(p) == (p.depth, 1, 0)
-        return in_place and (p.columns < _MANY or not shares_sets)
+        return in_place and (p.columns < IM2COL_PACKED_COLUMNS or not shares_sets)
 
     def tile(self) -> dict[str, object]:
         """Return the arguments of the template for the register tile."""
@@ -85,26 +80,26 @@ class Im2colSchedule:
     def split(self, p: Problem, items: int, parts: int = 1) -> Blocks:
         """Split a problem among at most so many work-items, for the least work of the slowest one."""
         z = min(p.groups, items)
-        left = -(-items // z)
-        tiles, vectors = -(-p.m // self.mr), -(-(p.columns - EDGE) // self.lanes) or 1
+        left = ceil_div(items, z)
+        tiles, vectors = ceil_div(p.m, self.mr), ceil_div(p.columns - IM2COL_EDGE_COLUMNS, self.lanes) or 1
 
         def cost(x: int) -> float:
-            high, wide = -(-tiles // min(left // x, tiles)), -(-vectors // x)
-            return (wide + _PANEL * -(-wide // self.vectors)) * high * self.mr + _COPYING * wide
+            high, wide = ceil_div(tiles, min(left // x, tiles)), ceil_div(vectors, x)
+            return (wide + IM2COL_TILE_COST * ceil_div(wide, self.vectors)) * high * self.mr + IM2COL_COPY_COST * wide
 
         x = min(range(1, min(left, vectors) + 1), key=cost)
-        columns, depth = self._block(p, -(-p.columns // x), -(-p.depth // parts))
+        columns, depth = self._block(p, ceil_div(p.columns, x), ceil_div(p.depth, parts))
         return Blocks((x, max(1, min(left // x, tiles)), z), columns, depth)
 
     def _block(self, p: Problem, columns: int, depth: int) -> tuple[int, int]:
         """Return columns and rows of the matrix of a block: whole channels if they fit."""
-        size, lanes = _MATRIX_BYTES // self.dtype.itemsize, self.lanes
+        size, lanes = IM2COL_MATRIX_BYTES // self.dtype.itemsize, self.lanes
         unit = lcm(prod(a.taps for a in p.axes), lanes)
-        unit = unit if unit <= _DEPTH else lanes
-        width = _balanced(columns, _COLUMNS, lanes)
-        depth = _balanced(depth, max(unit, _SHORT, min(_DEPTH, size // width)), unit)
-        return _balanced(columns, max(_NARROW, min(_COLUMNS, size // depth)), lanes), depth
+        unit = unit if unit <= IM2COL_MAX_DEPTH else lanes
+        width = balanced_block(columns, IM2COL_MAX_COLUMNS, lanes)
+        depth = balanced_block(depth, max(unit, IM2COL_MIN_DEPTH, min(IM2COL_MAX_DEPTH, size // width)), unit)
+        return balanced_block(columns, max(IM2COL_MIN_COLUMNS, min(IM2COL_MAX_COLUMNS, size // depth)), lanes), depth
 
     def workspace_size(self, blocks: Blocks) -> int:
         """Return how many elements of the workspace a work-item needs."""
-        return blocks.depth * (blocks.columns + self.lanes + EDGE)
+        return blocks.depth * (blocks.columns + self.lanes + IM2COL_EDGE_COLUMNS)

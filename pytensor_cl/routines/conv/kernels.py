@@ -8,9 +8,9 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import arithmetic_types
-from pytensor_cl.routines.conv import col2im
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
-from pytensor_cl.routines.conv.im2col import EDGE, Im2colSchedule
+from pytensor_cl.routines.conv.im2col import Im2colSchedule
+from pytensor_cl.routines.conv.limits import COL2IM_MAX_TAPS, IM2COL_EDGE_COLUMNS
 from pytensor_cl.routines.conv.method import Method
 from pytensor_cl.routines.conv.plan import plan_preamble
 from pytensor_cl.routines.conv.schedule_simt import Tile
@@ -89,10 +89,12 @@ class ConvKernels:
 
     def _im2col_gemm(self) -> KernelSource:
         final = self._epilogue_arguments(self.lanes)
-        return self._cpu_source("conv/im2col_gemm", *self.im2col.preambles(), **self._tile, edge=EDGE, **final)
+        return self._cpu_source(
+            "conv/im2col_gemm", *self.im2col.preambles(), **self._tile, edge=IM2COL_EDGE_COLUMNS, **final
+        )
 
     def _col2im(self) -> KernelSource:
-        sizes, final = {**self._tile, "most": col2im.MOST_TAPS}, self._epilogue_arguments(self.lanes)
+        sizes, final = {**self._tile, "most": COL2IM_MAX_TAPS}, self._epilogue_arguments(self.lanes)
         return self._cpu_source("conv/col2im", *self.im2col.preambles(), **sizes, **final)
 
     def _grad_weights(self) -> KernelSource:

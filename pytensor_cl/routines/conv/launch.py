@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.conv.col2im import Col2imBlocks
 from pytensor_cl.routines.conv.grad_weights import GradWeightsBlocks
 from pytensor_cl.routines.conv.plan import Problem, encode
@@ -54,7 +55,7 @@ def with_split_k(
 def col2im_launch(kernel: Kernel, p: Problem, blocks: Col2imBlocks, lanes: int, units: int) -> Launch:
     """Return how to launch kernels/conv/col2im.mako for a convolution, on a device with so many compute units."""
     workspace = blocks.workspace_size(prod(a.taps for a in p.axes), lanes)
-    items = min(4 * units, p.groups * p.batch * blocks.blocks)
+    items = min(ITEMS_PER_UNIT * units, p.groups * p.batch * blocks.blocks)
     encoded = encode(p, (0,) * 4, (blocks.channels, blocks.row_stride, blocks.depth, 0, workspace))
     return Launch(kernel, encoded, p.starts[::-1], (items,), (1,), workspace * items)
 

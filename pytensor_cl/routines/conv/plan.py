@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.conv.limits import LONG_RUN_ELEMENTS, MIN_POINTWISE_POSITIONS
 from pytensor_cl.runtime.layout import Layout, collapse
 
 __all__ = [
@@ -41,8 +43,6 @@ _PLAN = Struct(
 )
 CALL = Struct(("long", "x w y"), name="conv_call")
 """First elements of the arrays, which may change from call to call."""
-_LONG_RUN = 8  # elements of w along k that justify a loop of their own
-_MANY_PIXELS = 512  # positions of an image that are worth a matrix product of their own
 
 
 def plan_preamble() -> str:
@@ -228,9 +228,9 @@ def _phases(a: Axis) -> Iterator[tuple[Axis, int, int]]:
     period = a.stride // common  # of the taps that one phase meets
     for r in range(min(a.stride, a.image)):
         first = next((t for t in range(period) if (r + a.pad - t * a.dilation) % a.stride == 0), a.taps)
-        taps = max(0, -(-(a.taps - first) // period))
+        taps = max(0, ceil_div(a.taps - first, period))
         shift = (r + a.pad - first * a.dilation) // a.stride if taps else 0
-        extent = -(-(a.image - r) // a.stride)
+        extent = ceil_div(a.image - r, a.stride)
         strides = a.y, a.w * period, a.x * a.stride
         axis = Axis(extent, taps, a.out, 1, -(a.dilation // common), -shift, *strides)
         yield axis, first * a.w if taps else 0, r * a.x
@@ -316,7 +316,7 @@ def is_large_pointwise(p: Problem) -> bool:
         all(a.out == a.taps == a.image == 1 for a in outer)
         and last[:4] == (last.image, 1, last.image, 1)
         and not last.pad
-        and last.out >= _MANY_PIXELS
+        and last.out >= MIN_POINTWISE_POSITIONS
     )
 
 
@@ -340,7 +340,7 @@ def runs_of(p: Problem) -> tuple[int, int, int]:
     step = dims[-1][1]
     if p.w[2] == step * taps:
         return p.c * taps, step, 0
-    return (taps, step, p.w[2]) if taps >= _LONG_RUN else (0, 0, 0)
+    return (taps, step, p.w[2]) if taps >= LONG_RUN_ELEMENTS else (0, 0, 0)
 
 
 def encode(

@@ -8,33 +8,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.integers import balanced_block, ceil_div, round_up
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.conv import col2im, grad_weights, winograd
 from pytensor_cl.routines.conv.im2col import Im2colSchedule
+from pytensor_cl.routines.conv.limits import (
+    DEPTHWISE_ROWS,
+    DIRECT_BLOCKS,
+    DOT_OUTPUTS,
+    FEW_INPUT_CHANNELS,
+    FEW_OUTPUT_CHANNELS,
+    IMPLICIT_GEMM_TILES,
+    LOAD_COST,
+    PACK_COST,
+)
 from pytensor_cl.routines.conv.method import Elements, Method, Partition
 from pytensor_cl.routines.conv.plan import Problem, is_large_pointwise
 
-__all__ = ["DEPTHWISE_ROWS", "DIRECT_BLOCKS", "CpuSchedule"]
-
-# Register tiles, rows and vectors, by bytes of the device's vector registers; see routines/gemm/schedule_cpu.py.
-# The second one wastes less where there are few rows.
-_TILES = {64: ((12, 2), (8, 3)), 32: ((4, 3),), 16: ((4, 2),)}
-
-_LOADING, _PACKING = 10, 0.7  # cost of a vector of x, and of an element of w, in vector multiply-adds
-
-# Channels of the output in a group that do not justify packing; twice as many if a group of the input has few, too.
-_SMALL_M, _FEW_CHANNELS = 8, 4
-DIRECT_BLOCKS = {1: (4, 2, 1), 4: (4, 2, 1), 8: (2, 1)}
-"""Rows and vectors along a row that the direct kernels compute at a time. Rows are channels; if there is one channel,
-rows of the image."""
-DEPTHWISE_ROWS = 4
-"""Rows of the output that the depthwise kernel computes at a time."""
-_DOT_COUNT = 4  # outputs along a row that the dot kernel computes at a time
-
-
-def _balanced(total: int, limit: int, unit: int) -> int:
-    """Size of the fewest equal blocks of at most `limit`, in whole units."""
-    count = -(-total // limit) or 1
-    return -(-total // (count * unit)) * unit or unit
+__all__ = ["CpuSchedule"]
 
 
 def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: int) -> tuple[int, int, int]:
@@ -43,14 +34,14 @@ def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: i
     `packed` columns are packed at a time.
     """
     z = min(p.groups, items)
-    tiles_m, tiles_n = -(-p.m // rows), -(-p.columns // (vectors * lanes))
-    left = -(-items // z)
+    tiles_m, tiles_n = ceil_div(p.m, rows), ceil_div(p.columns, vectors * lanes)
+    left = ceil_div(items, z)
 
     def cost(x: int) -> float:
         y = min(left // x, tiles_m)
-        tiles = -(-tiles_n // x) * -(-tiles_m // y)
-        columns, blocks = p.columns / x, -(-p.columns // (x * packed))
-        return tiles * rows * vectors + _LOADING * columns / lanes + _PACKING * p.m / y * blocks
+        tiles = ceil_div(tiles_n, x) * ceil_div(tiles_m, y)
+        columns, blocks = p.columns / x, ceil_div(p.columns, x * packed)
+        return tiles * rows * vectors + LOAD_COST * columns / lanes + PACK_COST * p.m / y * blocks
 
     x = min(range(1, min(left, tiles_n) + 1), key=cost)
     return x, max(1, min(left // x, tiles_m)), z
@@ -62,7 +53,7 @@ def _depths(p: Problem, depth: int, limit: int, step: int, gather: str) -> tuple
     unit = lcm(taps, 4)  # whole vectors of packed w
     if unit > limit:
         taps, unit = 1, 16
-    block = _balanced(depth, limit, unit)
+    block = balanced_block(depth, limit, unit)
     return block, block if gather == "columns" else taps * max(1, step // taps)
 
 
@@ -73,7 +64,7 @@ def _is_along_taps(p: Problem) -> bool:
 
 
 def _has_few_channels(p: Problem) -> bool:
-    return p.m <= _SMALL_M or (p.m <= 2 * _SMALL_M and p.c <= _FEW_CHANNELS)
+    return p.m <= FEW_OUTPUT_CHANNELS or (p.m <= 2 * FEW_OUTPUT_CHANNELS and p.c <= FEW_INPUT_CHANNELS)
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,7 @@ class CpuSchedule:
     @property
     def tiles(self) -> tuple[tuple[int, int], ...]:
         """Rows and vectors of the register tiles of the kernel that packs its operands."""
-        return _TILES.get(self.register_bytes, _TILES[16])
+        return IMPLICIT_GEMM_TILES.get(self.register_bytes, IMPLICIT_GEMM_TILES[16])
 
     # --- methods ---
 
@@ -120,7 +111,7 @@ class CpuSchedule:
     def direct_block(self, p: Problem, count: int) -> tuple[int, int]:
         """Return rows and vectors of what the direct kernels compute at a time, if there are `count` rows."""
         rows = next(r for r in DIRECT_BLOCKS if count <= r or r == max(DIRECT_BLOCKS))
-        needed = -(-p.axes[-1].out // self.lanes)
+        needed = ceil_div(p.axes[-1].out, self.lanes)
         return rows, next(v for v in DIRECT_BLOCKS[rows] if v < 2 * needed)
 
     def tile(self, p: Problem) -> tuple[int, int]:
@@ -128,8 +119,8 @@ class CpuSchedule:
 
         def computed(tile: tuple[int, int]) -> int:
             rows, vectors = tile
-            whole, rest = divmod(-(-p.columns // self.lanes), vectors)
-            return -(-p.m // rows) * rows * (whole * vectors + (min(rest, 1) if rest < 2 else vectors))
+            whole, rest = divmod(ceil_div(p.columns, self.lanes), vectors)
+            return round_up(p.m, rows) * (whole * vectors + (min(rest, 1) if rest < 2 else vectors))
 
         return min(self.tiles, key=computed)
 
@@ -143,7 +134,7 @@ class CpuSchedule:
         return Elements(p.size, 1)
 
     def _direct(self, p: Problem, method: Method) -> Partition:
-        items = max(1, min(4 * self.units, p.size * p.depth // self.tuning["conv.grain"]))
+        items = max(1, min(ITEMS_PER_UNIT * self.units, p.size * p.depth // self.tuning["conv.grain"]))
         return Partition((items,), (1,))
 
     def _items(self, p: Problem) -> int:
@@ -162,9 +153,9 @@ class CpuSchedule:
         x, y, z = grid = _grid(p, rows, vectors, self.lanes, self._items(p), tuning["conv.block_columns"])
         split_k = self._split_k(p, grid)
         limit = tuning["conv.depth_bytes"] // self.dtype.itemsize
-        kc, step = _depths(p, -(-p.depth // split_k), limit, tuning["conv.step"], gather)
-        mc = _balanced(-(-p.m // y), tuning["conv.block_rows"], rows)
-        nc = _balanced(-(-p.columns // x), tuning["conv.block_columns"], vectors * self.lanes)
+        kc, step = _depths(p, ceil_div(p.depth, split_k), limit, tuning["conv.step"], gather)
+        mc = balanced_block(ceil_div(p.m, y), tuning["conv.block_rows"], rows)
+        nc = balanced_block(ceil_div(p.columns, x), tuning["conv.block_columns"], vectors * self.lanes)
         workspace = kc * (mc + nc)
         size = x, y, z * split_k
         return Partition(size, (1, 1, 1), workspace * prod(size), split_k, (mc, nc, kc, step, workspace))
@@ -234,8 +225,8 @@ _CANDIDATES = (
     _Candidate("naive", lambda s, p: s.dtype.kind != "f"),
     _Candidate(
         "dot",
-        lambda s, p: _is_along_taps(p) and p.m <= _SMALL_M // 2,
-        lambda s, p: (min(p.axes[-1].out, _DOT_COUNT),),
+        lambda s, p: _is_along_taps(p) and p.m <= FEW_OUTPUT_CHANNELS // 2,
+        lambda s, p: (min(p.axes[-1].out, DOT_OUTPUTS),),
     ),
     _Candidate(
         "depthwise",

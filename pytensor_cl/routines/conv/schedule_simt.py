@@ -6,25 +6,26 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS, STEPPED_INT_LIMIT
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, local_memory
+from pytensor_cl.routines.conv.limits import (
+    SIMT_FEW_CHANNELS,
+    SIMT_FEW_CHANNELS_GROUP,
+    SIMT_FEW_COLUMNS,
+    SIMT_LARGE_BYTES,
+    SIMT_LARGE_COLUMNS,
+    SIMT_LARGE_ROWS,
+    SIMT_LARGE_STEP,
+    SIMT_SPLIT_K_GROUPS_PER_UNIT,
+    SIMT_SPLIT_K_TERMS,
+    SIMT_TILES,
+)
 from pytensor_cl.routines.conv.method import Elements, Method, Partition
 from pytensor_cl.routines.conv.plan import Problem, is_large_pointwise
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["SimtSchedule", "Tile", "is_small", "tile_of"]
-
-# Width of the work-group, steps along k.
-_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
-_COLUMNS, _STEP = 128, 8  # of a tile of kernels/conv/simt_double_buffered.mako
-_ROWS = (128, 64)  # of such a tile
-_BYTES = 24 << 10  # of local memory that it takes
-_FEW_COLUMNS = 32  # that leave most of a large tile empty
-_SPLIT_K_DEPTH = 128  # terms of a sum that are worth a work-group of their own
-_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where sums are split
-_REACH = 1 << 30  # elements, so that offsets and positions fit into 32 bits
-_SMALL_M = 8  # channels of the output in a group from which a problem is a product
-_NAIVE_GROUP = 64  # work-items of a work-group, where there is a kernel for anything
-_SMALL_M_GROUP = 128  # work-items of a work-group, where there are few channels
 
 
 class Tile(NamedTuple):
@@ -53,14 +54,18 @@ class Tile(NamedTuple):
 
     def count(self, p: Problem) -> int:
         """Return the number of tiles of a group of a problem."""
-        return -(-p.m // self.rows) * -(-p.columns // self.columns)
+        return ceil_div(p.m, self.rows) * ceil_div(p.columns, self.columns)
 
     def split_k(self, p: Problem, units: int, tuning: Mapping[str, int]) -> int:
         """Return into how many parts the sums fall, so that each of so many compute units has work."""
         tiles = p.groups * self.count(p)
         if self.template == "conv/simt_double_buffered":
-            return 1 if tiles >= units else max(1, min(_GROUPS_PER_UNIT * units // tiles, p.depth // _SPLIT_K_DEPTH))
-        wanted = -(-tuning["conv.groups_per_unit"] * units // tiles)
+            return (
+                1
+                if tiles >= units
+                else max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, p.depth // SIMT_SPLIT_K_TERMS))
+            )
+        wanted = ceil_div(tuning["conv.groups_per_unit"] * units, tiles)
         return max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * self.step)))
 
 
@@ -71,7 +76,7 @@ def _general(info: DeviceInfo, itemsize: int) -> Tile:
     """
     width, step, padding = next(
         (g, s, pad)
-        for g, s in _GROUPS
+        for g, s in SIMT_TILES
         for pad in (max(1, min(8, 128 // (itemsize * s))),)
         if g * g <= info.max_work_group_size
         and 2 * s * (4 * g + pad) * itemsize + 40 * (4 * g + s) <= local_memory(info)
@@ -96,7 +101,7 @@ def is_small(p: Problem) -> bool:
             _reach((p.m, p.c, *(a.taps for a in p.axes)), (*p.w[1:], *(a.w for a in p.axes))),
             _reach((p.batch, p.m, *(a.out for a in p.axes)), (p.y[0], p.y[2], *(a.y for a in p.axes))),
         )
-        < _REACH
+        < STEPPED_INT_LIMIT
     )
 
 
@@ -104,13 +109,13 @@ def _large(p: Problem, rows: int) -> Tile:
     last = p.axes[-1]
     volumes = p.axes[0][:3] != (1, 1, 1) or p.axes[0].pad != 0
     parameters = ("rows", rows), ("k_contiguous", int(last.taps > last.out)), ("volumes", int(volumes))
-    return Tile("conv/simt_double_buffered", (16, rows // 8), rows, _COLUMNS, _STEP, parameters)
+    return Tile("conv/simt_double_buffered", (16, rows // 8), rows, SIMT_LARGE_COLUMNS, SIMT_LARGE_STEP, parameters)
 
 
 def _is_enough(p: Problem, info: DeviceInfo) -> bool:
     """Whether large tiles, of parts of the sums if need be, keep a device busy."""
-    tiles = p.groups * _large(p, min(_ROWS)).count(p)
-    return p.columns > _FEW_COLUMNS and tiles * max(1, p.depth // _SPLIT_K_DEPTH) >= info.compute_units
+    tiles = p.groups * _large(p, min(SIMT_LARGE_ROWS)).count(p)
+    return p.columns > SIMT_FEW_COLUMNS and tiles * max(1, p.depth // SIMT_SPLIT_K_TERMS) >= info.compute_units
 
 
 def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
@@ -125,10 +130,14 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
     dtype
         Of the arrays.
     """
-    runs = dtype == np.float32 and info.max_work_group_size >= 2 * max(_ROWS) and local_memory(info) >= _BYTES
+    runs = (
+        dtype == np.float32
+        and info.max_work_group_size >= 2 * max(SIMT_LARGE_ROWS)
+        and local_memory(info) >= SIMT_LARGE_BYTES
+    )
     if p is None or not (runs and info.has_large_tiles and _is_enough(p, info) and is_small(p)):
         return _general(info, dtype.itemsize)
-    tiles = [_large(p, rows) for rows in _ROWS]
+    tiles = [_large(p, rows) for rows in SIMT_LARGE_ROWS]
     filled = p.groups * tiles[0].count(p) >= info.compute_units
     wastes = 2 * tiles[0].count(p) > tiles[1].count(p)
     return tiles[1] if wastes or not filled else tiles[0]
@@ -155,9 +164,9 @@ class SimtSchedule:
     def method(self, p: Problem) -> Method:
         """Return the method for a simplified problem."""
         is_float = self.dtype.kind == "f"
-        if is_float and p.m < _SMALL_M and is_small(p):
+        if is_float and p.m < SIMT_FEW_CHANNELS and is_small(p):
             return Method("small_m", (p.m,))
-        if not is_float or p.m < _SMALL_M:
+        if not is_float or p.m < SIMT_FEW_CHANNELS:
             return Method("naive")
         if is_large_pointwise(p):
             return Method("pointwise")
@@ -170,9 +179,9 @@ class SimtSchedule:
     def partition(self, p: Problem, method: Method) -> Partition | Elements:
         """Return the partition of a simplified problem, for a method with a kernel of its own."""
         if method.name == "naive":
-            return Elements(p.size, _NAIVE_GROUP)
+            return Elements(p.size, SMALL_GROUP_ITEMS)
         if method.name == "small_m":
-            return Elements(-(-p.size // p.m), _SMALL_M_GROUP)
+            return Elements(ceil_div(p.size, p.m), SIMT_FEW_CHANNELS_GROUP)
         tile = cast(Tile, method.parameters[0])
         split_k = tile.split_k(p, self.info.compute_units, self.tuning)
         columns, rows = tile.group

@@ -9,8 +9,22 @@ from typing import Any, NamedTuple
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
+from pytensor_cl.routines.conv.limits import (
+    WINOGRAD_FEATURES,
+    WINOGRAD_FEW_TILES,
+    WINOGRAD_FILTER_BYTES,
+    WINOGRAD_FILTER_COST,
+    WINOGRAD_FUSED_BYTES,
+    WINOGRAD_IMAGE_BYTES,
+    WINOGRAD_KEPT_BYTES,
+    WINOGRAD_MIN_ITEM_UNITS,
+    WINOGRAD_TILE_COST,
+    WINOGRAD_TILE_ROWS,
+)
 from pytensor_cl.routines.conv.plan import CALL, Axis, Problem, encode
 from pytensor_cl.routines.conv.plan import plan_preamble as conv_preamble
 from pytensor_cl.routines.conv.winograd_transforms import code, transforms
@@ -34,25 +48,11 @@ _TILES = Struct(
 )
 _KERNELS = ("filters", "inputs", "outputs", "fused")
 _SIZE = TAPS + COUNT - 1
-# What is transformed should stay in the cache. If inputs and outputs of all images take less than the first, then they
-# are kept, and filters are transformed in blocks of the last; else all filters are, and images come in blocks.
-_ALL_BYTES, _IMAGE_BYTES, _FILTER_BYTES = 16 << 20, 6 << 20, 4 << 20
-_PER_TILE, _PER_FILTER = 1000, 800  # multiply-adds in the time of a transform
-_LANES = 32  # features that are multiplied together, at most
-_FEW_TILES, _FUSED_BYTES = 64, 320 << 10  # which do not justify keeping transformed filters; those of a work-item
-_MR = {64: 8}  # of a register tile, by bytes of the device's vector registers
-_UNIT = 8  # units of work that are worth a work-item
-_ITEMS = 4  # work-items per compute unit at most
-
-
-def _whole(total: int, unit: int) -> int:
-    """Round up."""
-    return -(-total // unit) * unit
 
 
 def _part_bounds(total: int, most: int) -> list[int]:
     """Return where about equal parts, of at most so much, begin and end."""
-    count = -(-total // most)
+    count = ceil_div(total, most)
     return [total * i // count for i in range(count + 1)]
 
 
@@ -124,9 +124,9 @@ def is_profitable(p: Problem) -> bool:
     Counted in multiply-adds; those of images are the less, the more channels share them, and those of filters, the more
     tiles do.
     """
-    tiles = p.batch * prod(-(-a.out // COUNT) for a in p.axes[-2:])
-    products, images = _SIZE**2 * p.c * _whole(p.m, _LANES), _PER_TILE * (p.c + p.m)
-    return tiles * (products + images) + _PER_FILTER * p.c * p.m < p.depth * p.columns * p.m
+    tiles = p.batch * prod(ceil_div(a.out, COUNT) for a in p.axes[-2:])
+    products, images = _SIZE**2 * p.c * round_up(p.m, WINOGRAD_FEATURES), WINOGRAD_TILE_COST * (p.c + p.m)
+    return tiles * (products + images) + WINOGRAD_FILTER_COST * p.c * p.m < p.depth * p.columns * p.m
 
 
 class Winograd:
@@ -192,7 +192,7 @@ class Winograd:
     @property
     def _mr(self) -> int:
         """Rows of a register tile."""
-        return _MR.get(register_bytes(self.context), 4)
+        return WINOGRAD_TILE_ROWS.get(register_bytes(self.context), 4)
 
     @cached_property
     def _kernels(self) -> Callable[[str], Any]:
@@ -220,20 +220,20 @@ class Winograd:
         q = normalized(p)
         moved = q.starts[1] - p.starts[1]
         span = (*span[:2], *(end - moved for end in span[2:]))
-        tiles = q.batch * prod(-(-a.out // COUNT) for a in q.axes[-2:])
-        plan = _Plan(encode(q, span), q.starts, q, self._blocks(q, tiles <= _FEW_TILES))
-        return partial(self._run_fused, self._fused(plan)) if tiles <= _FEW_TILES else partial(self._run, plan)
+        tiles = q.batch * prod(ceil_div(a.out, COUNT) for a in q.axes[-2:])
+        plan = _Plan(encode(q, span), q.starts, q, self._blocks(q, tiles <= WINOGRAD_FEW_TILES))
+        return partial(self._run_fused, self._fused(plan)) if tiles <= WINOGRAD_FEW_TILES else partial(self._run, plan)
 
     def _fused(self, plan: _Plan) -> _Plan:
         """Return the plan for a kernel that multiplies filters as it transforms them."""
         t, units = plan.blocks[0], self.context.info.compute_units
         panels = plan.p.groups * t.m_group // self.panel
-        x = min(panels, _ITEMS * units)
+        x = min(panels, ITEMS_PER_UNIT * units)
         y = min(max(1, units // x), t.images * t.rows)
-        count = -(-t.images * t.rows // y) * t.cols
-        fitting = _FUSED_BYTES // (_SIZE**2 * self.panel * self.dtype.itemsize)
+        count = ceil_div(t.images * t.rows, y) * t.cols
+        fitting = WINOGRAD_FUSED_BYTES // (_SIZE**2 * self.panel * self.dtype.itemsize)
         depth = min(plan.p.c, max(1, fitting // self.lanes) * self.lanes)
-        u, m = (n * self.panel + self.lanes for n in (depth, _whole(count, self._mr)))
+        u, m = (n * self.panel + self.lanes for n in (depth, round_up(count, self._mr)))
         t = t._replace(
             u_point=u, m_point=m, m_tile=self.panel, depth=depth, workspace_size=_SIZE**2 * (u + m) + t.workspace_size
         )
@@ -242,21 +242,21 @@ class Winograd:
     def _blocks(self, p: Problem, whole: bool) -> tuple[_Tiles, ...]:
         """Split the features into blocks, or the batch, or neither."""
         size = _SIZE**2 * self.dtype.itemsize
-        rows, cols = (-(-a.out // COUNT) for a in p.axes[-2:])
-        channels = _whole(p.groups * p.c, self.lanes)
-        each = size * rows * cols * (channels + p.groups * _whole(p.m, self.panel))
-        images, panels = [0, p.batch], [0, -(-p.m // self.panel)]
+        rows, cols = (ceil_div(a.out, COUNT) for a in p.axes[-2:])
+        channels = round_up(p.groups * p.c, self.lanes)
+        each = size * rows * cols * (channels + p.groups * round_up(p.m, self.panel))
+        images, panels = [0, p.batch], [0, ceil_div(p.m, self.panel)]
         if whole:
             pass
-        elif p.batch * each > _ALL_BYTES:
-            images = _part_bounds(p.batch, max(1, _IMAGE_BYTES // each))
+        elif p.batch * each > WINOGRAD_KEPT_BYTES:
+            images = _part_bounds(p.batch, max(1, WINOGRAD_IMAGE_BYTES // each))
         else:
-            panels = _part_bounds(panels[1], max(1, _FILTER_BYTES // (size * p.c * p.groups * self.panel)))
+            panels = _part_bounds(panels[1], max(1, WINOGRAD_FILTER_BYTES // (size * p.c * p.groups * self.panel)))
         m_group = max(b - a for a, b in pairwise(panels)) * self.panel
         features, tiles = p.groups * m_group, max(b - a for a, b in pairwise(images)) * rows * cols
         # At distances of a power of two, all points would share a set of the cache.
         u, v, m = (n + self.lanes for n in (p.c * features, tiles * channels, tiles * features))
-        width = _whole(cols * COUNT + TAPS - 1, self.lanes)
+        width = round_up(cols * COUNT + TAPS - 1, self.lanes)
         workspace = _SIZE * (width + self.lanes) * self.lanes
         strides = (rows, cols, width, u, p.c * m_group, v, channels, m, features, m_group, workspace)
         spans = [(a * self.panel, min(p.m, b * self.panel)) for a, b in pairwise(panels)]
@@ -268,7 +268,7 @@ class Winograd:
         p, t, empty = plan.p, plan.blocks[0], self.context.empty
         call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
         u, v, m = (empty((_SIZE**2 * n,), self.dtype) for n in (t.u_point, t.v_point, t.m_point))
-        workspace = empty((_ITEMS * self.context.info.compute_units * t.workspace_size,), self.dtype)
+        workspace = empty((ITEMS_PER_UNIT * self.context.info.compute_units * t.workspace_size,), self.dtype)
         inputs, outputs = t.v_tile // self.lanes, t.m_tile // self.lanes  # vectors of a tile
         bound = () if self.epilogue is None else self.epilogue.bind(y, further)
         for t in plan.blocks:
@@ -284,7 +284,7 @@ class Winograd:
         (t,) = plan.blocks
         call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
         v = self.context.empty((_SIZE**2 * t.v_point + self._mr * t.v_tile,), self.dtype)
-        items = max(prod(plan.fused), _ITEMS * self.context.info.compute_units)
+        items = max(prod(plan.fused), ITEMS_PER_UNIT * self.context.info.compute_units)
         workspace = self.context.empty((items * t.workspace_size,), self.dtype)
         head = (plan.encoded, call, _TILES.pack_values(*t))
         bound = () if self.epilogue is None else self.epilogue.bind(y, further)
@@ -293,12 +293,12 @@ class Winograd:
         self._kernels("fused").launch(self.context.queue, plan.fused, (1, 1), *head, *buffers, *bound)
 
     def _multiply(self, p: Problem, t: _Tiles, u: GpuArray, v: GpuArray, m: GpuArray) -> None:
-        batch = (_SIZE**2, p.groups, -(-t.features // self.panel))
+        batch = (_SIZE**2, p.groups, ceil_div(t.features, self.panel))
         a = Layout((*batch, t.number, p.c), (t.v_point, p.c, 0, t.v_tile, 1))
         b = Layout((*batch, p.c, self.panel), (t.u_point, t.u_group, p.c * self.panel, self.panel, 1))
         o = Layout((*batch, t.number, self.panel), (t.m_point, t.m_group, self.panel, t.m_tile, 1))
         self._gemm.launch((m.view(o),), (v.view(a), u.view(b)))
 
     def _launch(self, name: str, units: int, *arguments: Any) -> None:
-        items = max(1, min(_ITEMS * self.context.info.compute_units, units // _UNIT))
+        items = max(1, min(ITEMS_PER_UNIT * self.context.info.compute_units, units // WINOGRAD_MIN_ITEM_UNITS))
         self._kernels(name).launch(self.context.queue, (items,), (1,), *arguments)

@@ -13,8 +13,19 @@ import numpy as np
 from pytensor_cl.codegen.emitter import Emitter, Scalar, unroll_of
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import CACHE_WAY_BYTES, INT_LIMIT
 from pytensor_cl.routines.base.ndrange import local_memory, ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
+from pytensor_cl.routines.elemwise.limits import (
+    LONG_TILE_ROW_BYTES,
+    MAX_CALLS,
+    MIN_TILED_ELEMENTS,
+    SPREAD_BYTES,
+    TILE_GROUP_ROWS,
+    TILE_SIDE_ELEMENTS,
+    WIDE_ROW_ELEMENTS,
+)
 from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -24,19 +35,10 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Cast", "Copy", "ElementFunction", "Elemwise", "Fill", "contiguous", "lanes_of"]
 
-PAGE = 4096  # bytes: the first-level cache has as many for each way
-SPREAD = 128  # bytes between lines of which the cache has room for hundreds
-LONG, WIDE = 512, 256  # bytes of a row of a tile, and elements of an array's row that is not short
-INT_LIMIT = 2**31
-"""Indices are 32-bit as long as they stay below this."""
 
 _CALL = re.compile(r"\b([a-z]\w*)\(")
 _DEFINITION = re.compile(r"^static\b[^;{}()]*?\b(\w+)\(", re.MULTILINE)
 _CHEAP = re.compile("as_|convert_|f(abs|ma|max|min)$|floor|is|m(ax|in|odulo)|select|sqrt")
-_TILE, _TILE_ROWS = 32, 8  # of kernels/elemwise/simt_tiled.mako: elements on a side, work-items along the other
-_WORTH_TILES = 16  # elements along both sides
-_CALLS = 4
-"""Calls of functions of many operations, up to which a work-item of schedule simt reads several elements at a time."""
 
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
@@ -201,11 +203,11 @@ def _crossing_columns(shape: Shape, strides: Strides, itemsize: int, columns: in
     Where others are read along the rows, these are longer: stores, and loads about a page further on, seem to hold each
     other up. But the lines of the transposed one must not fall on the same few sets of the cache.
     """
-    steps = [gcd(s[-1] * itemsize, PAGE) for s in strides if 0 < abs(s[-2]) < abs(s[-1])]
+    steps = [gcd(s[-1] * itemsize, CACHE_WAY_BYTES) for s in strides if 0 < abs(s[-2]) < abs(s[-1])]
     along = sum(abs(s[-1]) == 1 for s in strides)
-    if along > 1 and max(steps, default=PAGE) <= SPREAD:
-        return LONG // itemsize
-    return columns if itemsize <= 4 or shape[-1] < WIDE else max(1, 4 * columns // itemsize)
+    if along > 1 and max(steps, default=CACHE_WAY_BYTES) <= SPREAD_BYTES:
+        return LONG_TILE_ROW_BYTES // itemsize
+    return columns if itemsize <= 4 or shape[-1] < WIDE_ROW_ELEMENTS else max(1, 4 * columns // itemsize)
 
 
 def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> tuple[int, int, int, int, int]:
@@ -214,7 +216,7 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     width = max(crossing_columns, tile // shape[-2]) if crossing else tile
     columns = min(shape[-1], width)
     rows = min(shape[-2], max(1, tile // columns))
-    row_tiles, column_tiles = -(-shape[-2] // rows), -(-shape[-1] // columns)
+    row_tiles, column_tiles = ceil_div(shape[-2], rows), ceil_div(shape[-1], columns)
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
 
@@ -226,7 +228,7 @@ def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
     """
     calls = [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
     own = {name for text in preambles for name in _DEFINITION.findall(text)} if calls else set()
-    return len(calls) > _CALLS or not own.isdisjoint(calls)
+    return len(calls) > MAX_CALLS or not own.isdisjoint(calls)
 
 
 class Elemwise(Routine):
@@ -486,18 +488,23 @@ class Elemwise(Routine):
     def _tiled_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan | None:
         """Return the plan of the kernel with tiles, if inputs run along another dimension than outputs."""
         tiling, info = _find_tiling(shape, strides, len(self._places)), self.context.info
-        if tiling is None or info.max_work_group_size < _TILE * _TILE_ROWS:
+        if tiling is None or info.max_work_group_size < TILE_SIDE_ELEMENTS * TILE_GROUP_ROWS:
             return None
         itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.transposed)
-        if _TILE * (_TILE + 1) * sum(itemsizes) > local_memory(info) // 2:
+        if TILE_SIDE_ELEMENTS * (TILE_SIDE_ELEMENTS + 1) * sum(itemsizes) > local_memory(info) // 2:
             return None
         kernel = self._kernels[index, "", Columns(tiling.transposed, False)]
-        if kernel.max_work_group_size(self.context.device) < _TILE * _TILE_ROWS:
+        if kernel.max_work_group_size(self.context.device) < TILE_SIDE_ELEMENTS * TILE_GROUP_ROWS:
             return None
         most = self.context.tuning["elemwise.groups_per_unit"] * info.compute_units
         plan = self._plan_struct(index, Columns(tiling.transposed, False))
         argument = self._argument(plan, index, tiling.shape, tiling.strides, tiles=tiling.tiles)
-        return _Plan(kernel, (min(tiling.tiles, most) * _TILE, _TILE_ROWS), (_TILE, _TILE_ROWS), argument)
+        return _Plan(
+            kernel,
+            (min(tiling.tiles, most) * TILE_SIDE_ELEMENTS, TILE_GROUP_ROWS),
+            (TILE_SIDE_ELEMENTS, TILE_GROUP_ROWS),
+            argument,
+        )
 
 
 class _Tiling(NamedTuple):
@@ -510,17 +517,17 @@ class _Tiling(NamedTuple):
     @property
     def tiles(self) -> int:
         """Their number."""
-        return prod(self.shape[:-2]) * prod(-(-n // _TILE) for n in self.shape[-2:])
+        return prod(self.shape[:-2]) * prod(ceil_div(n, TILE_SIDE_ELEMENTS) for n in self.shape[-2:])
 
 
 def _find_tiling(shape: Shape, strides: Strides, inputs: int) -> _Tiling | None:
     """Return how some inputs pass through tiles, if their neighbours are along another dimension than the outputs'."""
     last = len(shape) - 1
-    if last < 1 or shape[last] < _WORTH_TILES or any(abs(s[last]) != 1 for s in strides[inputs:]):
+    if last < 1 or shape[last] < MIN_TILED_ELEMENTS or any(abs(s[last]) != 1 for s in strides[inputs:]):
         return None
     for d in range(last - 1, -1, -1):
         transposed = tuple(a for a in range(inputs) if abs(strides[a][d]) == 1 and abs(strides[a][last]) > 1)
-        if transposed and shape[d] >= _WORTH_TILES:
+        if transposed and shape[d] >= MIN_TILED_ELEMENTS:
             order = [*(i for i in range(last) if i != d), d, last]
             return _Tiling(
                 tuple(shape[i] for i in order), tuple(tuple(s[i] for i in order) for s in strides), transposed

@@ -10,14 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.routines.elemwise.limits import (
+    FOLDED_ROW_VECTORS,
+    MAX_FOLDED_ELEMENTS,
+    MIN_FOLDED_ARRAY_ELEMENTS,
+    MIN_FOLDED_ELEMENTS,
+)
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
 __all__ = ["Fold", "find_fold"]
 
-FEW = 8  # vectors: rows that are shorter are folded in any case
-MOST = 1 << 13  # elements of rows that are taken together, if they are longer
-ENOUGH = 1 << 10  # the same, of short ones: a loop that is worth beginning
-WORTH = 1 << 14  # elements of an array that justify the work
 
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
@@ -83,9 +85,9 @@ def _role(strides: tuple[int, ...], dense: tuple[int, ...]) -> str:
 def _group_of(width: int, lanes: int) -> int:
     """Return how many rows are whole vectors, and enough of them; 0 where rows are long."""
     group = lanes // gcd(width, lanes)
-    if width < FEW * lanes:
-        return group * max(1, ENOUGH // (group * width))
-    return group if group > 1 and group * width <= MOST else 0
+    if width < FOLDED_ROW_VECTORS * lanes:
+        return group * max(1, MIN_FOLDED_ELEMENTS // (group * width))
+    return group if group > 1 and group * width <= MAX_FOLDED_ELEMENTS else 0
 
 
 def find_fold(shape: Shape, strides: Strides, lanes: int, outputs: int) -> Fold | None:
@@ -100,7 +102,7 @@ def find_fold(shape: Shape, strides: Strides, lanes: int, outputs: int) -> Fold 
     outputs
         How many arrays are outputs.
     """
-    if len(shape) < 2 or prod(shape) < WORTH:
+    if len(shape) < 2 or prod(shape) < MIN_FOLDED_ARRAY_ELEMENTS:
         return None
     width, dense = prod(shape[1:]), contiguous_strides(shape)
     group = _group_of(width, lanes)
@@ -108,6 +110,6 @@ def find_fold(shape: Shape, strides: Strides, lanes: int, outputs: int) -> Fold 
     is_dense = all(role == "dense" for role in roles[-outputs:])
     if not is_dense or "other" in roles or not 0 < group <= shape[0] // 4:
         return None
-    if width >= FEW * lanes and "dense" not in roles[:-outputs]:  # little is read
+    if width >= FOLDED_ROW_VECTORS * lanes and "dense" not in roles[:-outputs]:  # little is read
         return None
     return Fold(shape, strides, group, roles)

@@ -13,7 +13,9 @@ from math import isqrt, prod
 from typing import Any, NamedTuple
 
 from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.fft.butterfly import RADICES
+from pytensor_cl.routines.fft.limits import FOUR_STEP_COST, MIN_SPLIT_ELEMENTS
 from pytensor_cl.routines.fft.tables import Table
 from pytensor_cl.runtime.layout import collapse
 
@@ -21,8 +23,6 @@ __all__ = ["INPUT", "OUTPUT", "Device", "LineIO", "Lines", "Plan", "Step", "fact
 
 INPUT, OUTPUT = 0, 1  # slots of arrays; those that follow are temporary
 NEVER = 1 << 62
-WORTH_SPLITTING = 1024  # shorter transforms are made by one launch
-FOUR_STEP_COST = 2  # of a transform by the four-step method, relative to one launch with all lanes at work
 
 Dim = tuple[int, int, int]  # extent, step in the input, step in the output
 
@@ -116,7 +116,7 @@ def factorise(n: int) -> tuple[int, ...] | None:
 def _convolution_size(n: int) -> int:
     """Return the least length with short passes of a circular convolution that does not wrap."""
     wanted = 2 * n - 1
-    return min(f << max(0, (-(-wanted // f) - 1).bit_length()) for f in (1, 3, 5, 7, 9, 15))
+    return min(f << max(0, (ceil_div(wanted, f) - 1).bit_length()) for f in (1, 3, 5, 7, 9, 15))
 
 
 @cache
@@ -139,7 +139,7 @@ def _folded(lines: Lines) -> Step:
     length, real_post, real_pre = n, is_even and lines.kind == "rfft", is_even and lines.kind == "irfft"
     if real_post:
         length, valid = n // 2, read.re_count
-        read = read._replace(step=2 * read.step, im=read.step, re_count=-(-valid // 2), im_count=valid // 2)
+        read = read._replace(step=2 * read.step, im=read.step, re_count=ceil_div(valid, 2), im_count=valid // 2)
     elif real_pre:
         length = n // 2
         write = write._replace(step=2 * write.step, im=write.step, re_count=length, im_count=length)
@@ -198,10 +198,10 @@ class _Builder:
             self.steps.append(step)
 
     def _is_worth_splitting(self, step: Step, count: int) -> bool:
-        device, blocks = self.device, -(-count // self.device.lanes)
-        if step.size < WORTH_SPLITTING or device.is_simt:
+        device, blocks = self.device, ceil_div(count, self.device.lanes)
+        if step.size < MIN_SPLIT_ELEMENTS or device.is_simt:
             return step.size > device.capacity
-        spent = -(-blocks // device.units) * device.units * device.lanes
+        spent = round_up(blocks, device.units) * device.lanes
         return spent > FOUR_STEP_COST * count or step.size > device.capacity
 
     def _copy(self, lines: Lines, count: int, first: int = 0, **changes: Any) -> None:
@@ -346,7 +346,7 @@ def geometry_struct(kept_dims: int) -> Struct:
 def pack(step: Step, lanes: int, kept_dims: int) -> bytes:
     """Return the struct of kernels/fft/plan.mako."""
     groups = prod(n for n, *_ in step.dims) // step.inner
-    tiles = -(-step.inner // lanes)
+    tiles = ceil_div(step.inner, lanes)
     flags = [step.real_pre, step.real_post, bool(step.twiddle)]
     tables = [step.pre is not None, *step.pre_steps, step.mid is not None, *step.mid_steps, step.post is not None]
     dims = [*reversed(step.dims), *((1, 0, 0),) * (kept_dims - len(step.dims))]

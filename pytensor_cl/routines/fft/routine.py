@@ -8,10 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, KERNEL_DIMS
 from pytensor_cl.routines.base.ndrange import WorkGroupLimits, local_memory
 from pytensor_cl.routines.base.routine import SCHEDULES, Plans
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.routines.fft.butterfly import RADICES, butterfly
+from pytensor_cl.routines.fft.limits import (
+    CACHED_ELEMENTS,
+    MAX_GROUP_LINES,
+    MIN_GROUP_ELEMENTS,
+    OFFSETS_BYTES,
+    WORKSPACE_GROUPS_PER_UNIT,
+)
 from pytensor_cl.routines.fft.plan import (
     LINE_IO,
     Device,
@@ -32,14 +41,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["FFT", "IRFFT", "RFFT"]
-
-CACHED_ELEMENTS = 1 << 14  # elements of float32 vectors that fit in a core's cache
-MANY_DIMS = 4  # dimensions that every kernel takes
-GROUP = 256  # work-items of a work-group on schedule simt
-OFFSETS_BYTES = 512  # bytes of local memory besides the elements: the positions of the lines of a work-group
-MAX_GROUP_LINES = 16  # lines of a work-group
-GROUPS_PER_UNIT = 4  # work-groups with workspace in global memory
-MIN_GROUP_ELEMENTS = 1024  # elements that keep a work-group busy
 
 
 class _Launch(NamedTuple):
@@ -121,7 +122,7 @@ class _Transform:
         self.ndim = ndim
         self.dtype = np.dtype(dtype)
         self._lanes = 64 // self.dtype.itemsize
-        self._kept_dims = max(MANY_DIMS, ndim)
+        self._kept_dims = max(KERNEL_DIMS, ndim)
         self.limits = WorkGroupLimits(context)
         self._kernels: dict[str, Kernel] = {}
         self._plans: Plans[_Launches] = Plans()
@@ -139,7 +140,7 @@ class _Transform:
 
     @property
     def _group(self) -> int:
-        return self.limits.size(GROUP) if self.schedule == "simt" else 1
+        return self.limits.size(GROUP_ITEMS) if self.schedule == "simt" else 1
 
     def _source(self, space: str) -> KernelSource:
         dtype, is_simt = str(self.dtype), self.schedule == "simt"
@@ -185,7 +186,7 @@ class _Transform:
         return tuple(None if t is None else table(t).buffer for t in tables)
 
     def _cpu_launch(self, step: Step) -> _Launch:
-        blocks = prod(n for n, *_ in step.dims) // step.inner * -(-step.inner // self._lanes)
+        blocks = prod(n for n, *_ in step.dims) // step.inner * ceil_div(step.inner, self._lanes)
         workers = min(blocks, self.context.info.compute_units)  # more would need more workspace than caches hold
         workspace = workers * 4 * (step.size + 1) * self._lanes
         geometry = pack(step, self._lanes, self._kept_dims)
@@ -201,8 +202,8 @@ class _Transform:
             and width * step.size < MIN_GROUP_ELEMENTS
         ):
             width *= 2
-        blocks = prod(n for n, *_ in step.dims) // step.inner * -(-step.inner // width)
-        groups = blocks if room else min(blocks, GROUPS_PER_UNIT * units)
+        blocks = prod(n for n, *_ in step.dims) // step.inner * ceil_div(step.inner, width)
+        groups = blocks if room else min(blocks, WORKSPACE_GROUPS_PER_UNIT * units)
         count = 4 * (step.size + 1) * width
         workspace = cl.LocalMemory(count * self.dtype.itemsize) if room else groups * count
         values = (*self._values(step), np.int32(width), pack(step, width, self._kept_dims))

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.routines.base.limits import KEPT_BYTES
 from pytensor_cl.routines.base.routine import DeviceTables
+from pytensor_cl.routines.fft.limits import TABLE_PADDING
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["Table", "device_table", "host_table", "roots"]
-
-PADDING = 64  # complex numbers after the last one: vectors of lanes may reach past it
-KEPT_BYTES = 256 << 20  # of the tables of a context; those of a long line of unusual length are larger than the line
 
 
 class Table(NamedTuple):
@@ -78,7 +77,7 @@ _TABLES: dict[str, Callable[..., np.ndarray]] = {
 def host_table(table: Table) -> np.ndarray:
     """Return a table as complex128, with `PADDING` zeros after it."""
     values = _TABLES[table.name](*table.arguments)
-    return np.concatenate([values, np.zeros(PADDING, complex)])
+    return np.concatenate([values, np.zeros(TABLE_PADDING, complex)])
 
 
 def device_table(context: Context, dtype: str, table: Table) -> GpuArray:

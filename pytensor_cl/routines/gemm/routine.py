@@ -8,12 +8,14 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of, register_bytes
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, Sizes, index_type, ndrange
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.base.two_pass import KernelLaunch, TwoPass
 from pytensor_cl.routines.elemwise.epilogue import NO_EPILOGUE, Epilogue
+from pytensor_cl.routines.gemm.limits import CACHED_OUTPUT_BYTES, PACKED_ROWS, SHORT_SUM_TERMS
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode, plan_preamble
-from pytensor_cl.routines.gemm.schedule_cpu import PACKED_ROWS, CpuSchedule, Tile, register_tile
+from pytensor_cl.routines.gemm.schedule_cpu import CpuSchedule, Tile, register_tile
 from pytensor_cl.routines.gemm.schedule_simt import GemmShape, WorkGroupTile, select_tile
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.runtime.array import GpuArray
@@ -22,9 +24,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["BatchedGemm", "Gemm"]
-
-_REDUCE_GROUP = 64  # work-items of a work-group that adds up the parts of k, schedule simt
-_SHORT_K, _LARGE_BYTES = 128, 8 << 20  # sums, arrays: what an epilogue of short sums reads should stay in the cache
 
 
 class _Plan(NamedTuple):
@@ -201,8 +200,8 @@ class Gemm(BlasRoutine):
         """Whether large arrays are better traversed from end to end than tile by tile, between short sums."""
         lengths = (*p.batch, p.m, p.n)
         full = 1 + sum(all(s for s, n in zip(x, lengths, strict=True) if n > 1) for x in p.epilogue_operands)
-        is_large = full * size * self.dtype.itemsize >= _LARGE_BYTES
-        return self.schedule == "cpu" and full > 1 and is_large and p.k < _SHORT_K
+        is_large = full * size * self.dtype.itemsize >= CACHED_OUTPUT_BYTES
+        return self.schedule == "cpu" and full > 1 and is_large and p.k < SHORT_SUM_TERMS
 
     def _cpu_schedule(self) -> CpuSchedule:
         return CpuSchedule(
@@ -256,7 +255,7 @@ class Gemm(BlasRoutine):
         finish = self._kernel(source, "_finish")
         size: Sizes = (min(self.context.info.compute_units, p.m),), (1,)
         if self.schedule == "simt":
-            size = ndrange(self.context, finish, p.m * p.n, _REDUCE_GROUP, 128)
+            size = ndrange(self.context, finish, p.m * p.n, SMALL_GROUP_ITEMS, 128)
         return TwoPass((product,), KernelLaunch(finish, *size), nbytes)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:

@@ -7,57 +7,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pytensor_cl.integers import balanced_block, ceil_div, round_up
+from pytensor_cl.routines.base.limits import CACHE_WAY_BYTES
+from pytensor_cl.routines.gemm.limits import (
+    DEPTH_BYTES,
+    FAR_READ_COST,
+    FLOAT_TILES,
+    INTEGER_TILE,
+    MIN_HALVED_ROWS,
+    NARROW_LANES,
+    PACK_A_MIN_COLUMNS,
+    PACK_B_MIN_ROWS,
+    PACK_ROWS,
+    PACKED_B_BYTES,
+    PACKED_ROWS,
+    PACKING_ITEMS_PER_UNIT,
+    PANEL_COST,
+    PREFETCHED_BYTES,
+    SCATTERED_STORE_COST,
+    SHARED_B_ITEMS_RATIO,
+    SHARED_B_MAX_BYTES,
+    SHARED_B_MAX_ITEM_ROWS,
+    SHARED_B_MIN_MULTIPLY_ADDS,
+    SHARED_B_MIN_ROWS,
+    SHORT_ROW_BYTES,
+    SPLIT_K_DEPTH,
+    SPLIT_K_RATIO,
+    SWAP_RATIO,
+    TOLERANCE_RATIO,
+)
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem
 
 __all__ = ["CpuPartition", "CpuSchedule", "Tile", "micro_kernel_shapes", "register_tile"]
 
-# By bytes of the vector registers: rows and vectors of the register tile. The accumulators and the operands of one
-# step must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
-# ways (8): rows whose distance is a multiple of 4096 bytes share a set.
-_FLOAT_TILES = {64: (8, 3), 32: (4, 3), 16: (4, 2)}
-_INTEGER_TILE = (4, 2)
-# By bytes of the vector registers: bytes along k of a block. With few registers a multiply-add needs more of B: the
-# panel that a tile reads should be near.
-_DEPTH_BYTES = {64: 4096, 32: 2048, 16: 2048}
-
-_LOW_ROWS = 8  # rows of a tile from which there is one with half as many
-_NARROW_LANES = 4  # lanes from which half a vector is worth a micro-kernel: panels are packed four columns at a time
-
-# Costs.
-_PACKING = 6.4  # rows of A by which a vector of B is multiplied in the time in which it is packed
-_SCATTERED_STORE = 0.2  # of storing an element of a column
-_SWAP_GAIN = 0.9  # time for which a product is transposed
-_PANEL = 0.15  # of a panel beside that of its vectors
-_FAR_READ = 1.0  # of a vector that a work-item reads from far caches
-_TOLERANCE = 1.03  # partitions that take this much longer are as good as the best
-
-# Split-K.
-_LONG_K = 16  # how many times longer than m and n k must be
-_SPLIT_K_DEPTH = 512  # elements along k that are worth another work-item
-
-# Packing.
-_REUSE_B = 64  # rows for which unaligned rows of B are worth packing
-_REUSE_A = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
-_PACKED_B_BYTES = 1 << 20  # panels of B that a work-item keeps
-_SHARED_WORK = 1 << 22  # multiply-adds from which panels of B are packed once for all work-items,
-_SHARED_BYTES = 1 << 24  # up to so many bytes
-_SHARED_ROWS = 64, 512  # rows of A, and rows of a work-item, that make it worth while
-_SHARED_ITEMS, _PACKING_ITEMS = 2, 4  # work-items then: times as many as otherwise; those that pack, for each core
-PACKED_ROWS = 8
-"""Rows of B that are packed at a time."""
-
-_PREFETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep
-_SHORT_ROW = 128  # bytes of a row of B in a tile: where they are fewer, two lines are read for one and a half
-_CACHE_WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
-
-
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
 
 def micro_kernel_shapes(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
     """Return micro-kernels of ``kernels/gemm/microkernel.mako``: rows and half vectors of each."""
-    heights = (rows, rows // 2) if rows >= _LOW_ROWS else (rows,)
+    heights = (rows, rows // 2) if rows >= MIN_HALVED_ROWS else (rows,)
     return tuple((height, 2 * count) for height in heights for count in range(1, vectors + 1))
 
 
@@ -76,18 +62,18 @@ class Tile(NamedTuple):
     @property
     def packed_mr(self) -> int:
         """Rows of a packed panel of A, which is packed four rows at a time."""
-        return _ceil_div(self.mr, 4) * 4
+        return round_up(self.mr, 4)
 
     @property
     def packing(self) -> float:
         """Cost of packing a vector of B."""
-        return _PACKING / self.mr
+        return PACK_ROWS / self.mr
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Rows and half vectors of the micro-kernels: the whole tile, and smaller ones for edges."""
         full = micro_kernel_shapes(self.mr, self.vectors)
-        return (*full, (self.mr, 1)) if self.mr >= _LOW_ROWS and self.lanes > _NARROW_LANES else full
+        return (*full, (self.mr, 1)) if self.mr >= MIN_HALVED_ROWS and self.lanes > NARROW_LANES else full
 
 
 def register_tile(kind: str, register_bytes: int, lanes: int, tuned: int) -> Tile:
@@ -104,16 +90,10 @@ def register_tile(kind: str, register_bytes: int, lanes: int, tuned: int) -> Til
     tuned
         Ten times the rows plus the vectors; 0 takes what suits the registers.
     """
-    rows, vectors = _INTEGER_TILE
+    rows, vectors = INTEGER_TILE
     if kind == "f":
-        rows, vectors = divmod(tuned, 10) if tuned else _FLOAT_TILES.get(register_bytes, _FLOAT_TILES[16])
+        rows, vectors = divmod(tuned, 10) if tuned else FLOAT_TILES.get(register_bytes, FLOAT_TILES[16])
     return Tile(rows, vectors, lanes)
-
-
-def _balanced_block(total: int, limit: int, unit: int) -> int:
-    """Size of the fewest equal blocks of at most `limit`, in whole units."""
-    count = _ceil_div(total, limit) or 1
-    return _ceil_div(total, count * unit) * unit or unit
 
 
 class CpuPartition(NamedTuple):
@@ -174,8 +154,8 @@ class CpuSchedule:
         packs_b = p.b[-1] != 1 or self.is_unaligned(p.b[-2])
         packing = self.tile.packing if packs_b else 0
         x, y, z = (1, 1, 1) if split_k > 1 else grid(p, self.tile, items, self.units, packing)
-        if packs_b and split_k == 1 and self.shares_b(p, _ceil_div(p.m, y)):
-            x, y, z = shared_b_grid(p, self.tile, _SHARED_ITEMS * items, self.units)
+        if packs_b and split_k == 1 and self.shares_b(p, ceil_div(p.m, y)):
+            x, y, z = shared_b_grid(p, self.tile, SHARED_B_ITEMS_RATIO * items, self.units)
             blocking = self._shared_blocking(p, x, y)
             workspace = blocking.shared_b_size + blocking.workspace_size * x * y
             return CpuPartition((x, y, z), blocking, workspace, self._packing_size(p))
@@ -188,63 +168,67 @@ class CpuSchedule:
     def swap_operands(self, p: GemmProblem) -> GemmProblem:
         """Return ``C.T = B.T @ A.T`` where that is faster, because vectors are along m then; else p itself."""
         other = p.transposed()
-        return other if self._cost(other) < _SWAP_GAIN * self._cost(p) else p
+        return other if self._cost(other) < SWAP_RATIO * self._cost(p) else p
 
     def is_unaligned(self, row_stride: int) -> bool:
         """Whether rows of B cross cache lines, or their pieces are so short that panels use the cache better."""
-        return row_stride % self.tile.lanes != 0 or self.tile.nr * self.itemsize < _SHORT_ROW
+        return row_stride % self.tile.lanes != 0 or self.tile.nr * self.itemsize < SHORT_ROW_BYTES
 
     def shares_b(self, p: GemmProblem, rows: int) -> bool:
         """Whether B, which has to be packed, is packed once for all work-items, which would have `rows` each."""
-        few, many = _SHARED_ROWS
-        is_worth_it = not p.batch and p.m >= few and rows <= many and p.m * p.n * p.k >= _SHARED_WORK
-        fits = p.k * p.n * self.itemsize <= _SHARED_BYTES
+        is_worth_it = (
+            not p.batch
+            and p.m >= SHARED_B_MIN_ROWS
+            and rows <= SHARED_B_MAX_ITEM_ROWS
+            and p.m * p.n * p.k >= SHARED_B_MIN_MULTIPLY_ADDS
+        )
+        fits = p.k * p.n * self.itemsize <= SHARED_B_MAX_BYTES
         return is_worth_it and fits and self.can_share_b and self.units > 1
 
     def _cost(self, p: GemmProblem) -> float:
         """Cost of a product for each step along k."""
         half, low_mr = self.tile.lanes // 2, self.tile.mr // 2
-        vectors = (p.n // self.tile.lanes * 2 + _ceil_div(p.n % self.tile.lanes, half)) / 2
-        row_tiles = _ceil_div(p.m, low_mr) / 2
+        vectors = (p.n // self.tile.lanes * 2 + ceil_div(p.n % self.tile.lanes, half)) / 2
+        row_tiles = ceil_div(p.m, low_mr) / 2
         packs_b, scatters = p.b[-1] != 1, p.o[-1] != 1
-        stores = _SCATTERED_STORE * scatters * p.m * p.n / max(1, p.k)
+        stores = SCATTERED_STORE_COST * scatters * p.m * p.n / max(1, p.k)
         return vectors * (row_tiles + self.tile.packing * packs_b) + stores
 
     def _packing_size(self, p: GemmProblem) -> tuple[int, int]:
         """Work-items that pack B, along n and k: whole rows, or whole columns if these are contiguous."""
-        most = _PACKING_ITEMS * self.units
-        rows, panels = _ceil_div(p.k, PACKED_ROWS), _ceil_div(p.n, self.tile.nr)
+        most = PACKING_ITEMS_PER_UNIT * self.units
+        rows, panels = ceil_div(p.k, PACKED_ROWS), ceil_div(p.n, self.tile.nr)
         return (1, min(most, rows)) if p.b[-1] == 1 else (min(most, panels), 1)
 
     def _depth(self, p: GemmProblem) -> int:
         """Elements along k of a block: all, where partial sums cannot be stored."""
         if not self.stores_partial_sums:
             return max(1, p.k)
-        by_width = _DEPTH_BYTES.get(self.register_bytes, _DEPTH_BYTES[16])
+        by_width = DEPTH_BYTES.get(self.register_bytes, DEPTH_BYTES[16])
         return (self.tuning["gemm.depth_bytes"] or by_width) // self.itemsize
 
     def _aliases_cache_sets(self, stride: int) -> bool:
-        return stride * self.itemsize % _CACHE_WAY_BYTES == 0
+        return stride * self.itemsize % CACHE_WAY_BYTES == 0
 
     def _common_blocking(self, p: GemmProblem, rows: int, columns: int, split_k: int) -> CpuBlocking:
         """Blocks of a work-item with so many rows and columns, and whether it packs A."""
         # Whole cache lines along k keep the panels aligned.
-        kc = _balanced_block(_ceil_div(p.k, split_k), self._depth(p), 16)
-        mc = _balanced_block(rows, self.tuning["gemm.block_rows"], self.tile.mr)
-        pack_a = columns >= _REUSE_A and any(map(self._aliases_cache_sets, p.a[-2:]))
-        prefetch = not pack_a and p.m * p.k * p.batch_count * self.itemsize >= _PREFETCHED_BYTES
+        kc = balanced_block(ceil_div(p.k, split_k), self._depth(p), 16)
+        mc = balanced_block(rows, self.tuning["gemm.block_rows"], self.tile.mr)
+        pack_a = columns >= PACK_A_MIN_COLUMNS and any(map(self._aliases_cache_sets, p.a[-2:]))
+        prefetch = not pack_a and p.m * p.k * p.batch_count * self.itemsize >= PREFETCHED_BYTES
         return CpuBlocking(mc, kc, pack_a, prefetch=prefetch, triangle=p.triangle, split_k=split_k)
 
     def _blocking(self, p: GemmProblem, x: int, y: int, split_k: int) -> CpuBlocking:
         """Blocking where each work-item packs what it needs of B."""
-        tile, rows, columns = self.tile, _ceil_div(p.m, y), _ceil_div(p.n, x)
+        tile, rows, columns = self.tile, ceil_div(p.m, y), ceil_div(p.n, x)
         blocking = self._common_blocking(p, rows, columns, split_k)
         mc, kc = blocking.mc, blocking.kc
-        pack_b = p.b[-1] != 1 or (rows >= _REUSE_B and self.is_unaligned(p.b[-2]))
+        pack_b = p.b[-1] != 1 or (rows >= PACK_B_MIN_ROWS and self.is_unaligned(p.b[-2]))
         kept = 0  # columns whose panels are kept for more blocks of rows
         if pack_b and rows > mc:
-            kept = _ceil_div(columns, tile.lanes) * tile.lanes
-            kept = kept if kc * kept * self.itemsize <= _PACKED_B_BYTES else 0
+            kept = round_up(columns, tile.lanes)
+            kept = kept if kc * kept * self.itemsize <= PACKED_B_BYTES else 0
         packed_b_size = kc * max(tile.nr, kept)
         packed_a_size = kc * (mc // tile.mr if blocking.pack_a else 1) * tile.packed_mr
         return blocking._replace(
@@ -254,8 +238,8 @@ class CpuSchedule:
     def _shared_blocking(self, p: GemmProblem, x: int, y: int) -> CpuBlocking:
         """Blocking where B is packed once for all work-items; `packed_b_size` is the row length of the packed B."""
         tile = self.tile
-        blocking = self._common_blocking(p, _ceil_div(p.m, y), _ceil_div(p.n, x), 1)
-        row_length = _ceil_div(p.n, tile.lanes) * tile.lanes
+        blocking = self._common_blocking(p, ceil_div(p.m, y), ceil_div(p.n, x), 1)
+        row_length = round_up(p.n, tile.lanes)
         panels_of_a = blocking.mc // tile.mr if blocking.pack_a else 0
         packed_a_size = blocking.kc * panels_of_a * tile.packed_mr
         shared = p.k * row_length
@@ -264,7 +248,7 @@ class CpuSchedule:
 
 def split_k_parts(p: GemmProblem, items: int) -> int:
     """In how many parts k is computed, because it is what there is most of."""
-    return 1 if p.batch or p.k < _LONG_K * max(p.m, p.n) else max(1, min(items, p.k // _SPLIT_K_DEPTH))
+    return 1 if p.batch or p.k < SPLIT_K_RATIO * max(p.m, p.n) else max(1, min(items, p.k // SPLIT_K_DEPTH))
 
 
 def grid(p: GemmProblem, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
@@ -280,16 +264,16 @@ def grid(p: GemmProblem, tile: Tile, items: int, units: int, packing: float = 0)
         Cost of packing a vector of B.
     """
     z = min(p.batch_count, items)
-    row_tiles, vectors, left = _ceil_div(p.m, tile.mr), _ceil_div(p.n, tile.lanes), _ceil_div(items, z)
+    row_tiles, vectors, left = ceil_div(p.m, tile.mr), ceil_div(p.n, tile.lanes), ceil_div(items, z)
 
     def cost(size: tuple[int, int]) -> float:
         x, y = size
-        rows, columns = _ceil_div(row_tiles, y), _ceil_div(vectors, x)
-        columns_cost = columns + _PANEL * _ceil_div(columns, tile.vectors)
-        return _ceil_div(p.batch_count, z) * _ceil_div(x * y * z, units) * columns_cost * (rows + packing)
+        rows, columns = ceil_div(row_tiles, y), ceil_div(vectors, x)
+        columns_cost = columns + PANEL_COST * ceil_div(columns, tile.vectors)
+        return ceil_div(p.batch_count, z) * ceil_div(x * y * z, units) * columns_cost * (rows + packing)
 
     sizes = [(x, y) for x in range(1, min(left, vectors) + 1) for y in {max(1, min(left // x, row_tiles)), 1}]
-    best = _TOLERANCE * min(map(cost, sizes))
+    best = TOLERANCE_RATIO * min(map(cost, sizes))
     good = [size for size in sizes if cost(size) <= best]
     x, y = min(good, key=lambda size: (-size[0] * size[1], p.m / size[1] + p.n / size[0]))
     return x, y, z
@@ -305,12 +289,12 @@ def shared_b_grid(p: GemmProblem, tile: Tile, items: int, units: int) -> tuple[i
     p, tile, items, units
         As those of `grid`.
     """
-    row_tiles, panels = _ceil_div(p.m, tile.mr), _ceil_div(p.n, tile.nr)
+    row_tiles, panels = ceil_div(p.m, tile.mr), ceil_div(p.n, tile.nr)
 
     def cost(size: tuple[int, int]) -> float:
         x, y = size
-        largest = _ceil_div(panels, x) * tile.vectors * _ceil_div(row_tiles, y)
-        return _FAR_READ * (y * p.n + x * p.m) / tile.lanes / units + largest / 2
+        largest = ceil_div(panels, x) * tile.vectors * ceil_div(row_tiles, y)
+        return FAR_READ_COST * (y * p.n + x * p.m) / tile.lanes / units + largest / 2
 
     sizes = ((x, y) for x in range(1, min(panels, items) + 1) for y in range(1, min(row_tiles, items // x) + 1))
     return *min(sizes, key=cost), 1

@@ -5,22 +5,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.ndrange import local_memory
+from pytensor_cl.routines.gemm.limits import (
+    SIMT_BANKS_BYTES,
+    SIMT_FEW_COLUMNS,
+    SIMT_FEW_ROWS,
+    SIMT_LARGE_BYTES,
+    SIMT_LARGE_COLUMNS,
+    SIMT_LARGE_ITEMS,
+    SIMT_LARGE_ROWS,
+    SIMT_LARGE_STEP,
+    SIMT_SPLIT_K_DEPTH,
+    SIMT_SPLIT_K_GROUPS_PER_UNIT,
+    SIMT_TILES,
+)
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["GemmShape", "WorkGroupTile", "select_tile"]
-
-# Width of the work-group and steps along k; the first that the device can run.
-_GROUPS = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))
-_LARGE = 128  # columns of a tile of kernels/gemm/simt_double_buffered.mako
-_LARGE_ROWS = (128, 64)
-_LARGE_STEP = 8
-_LARGE_ITEMS = 256
-_LARGE_BYTES = 2 * 2 * _LARGE_STEP * (_LARGE + 4) * 4  # of local memory
-_FEW_ROWS, _FEW_COLUMNS = 32, 64  # that leave most of a large tile empty
-_SPLIT_K_DEPTH = 256  # elements along k that are worth a work-group of their own
-_BANKS_BYTES = 128
-_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
 
 
 class GemmShape(NamedTuple):
@@ -61,7 +63,7 @@ class WorkGroupTile(NamedTuple):
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of a matrix."""
-        return -(-m // self.rows) * -(-n // self.columns)
+        return ceil_div(m, self.rows) * ceil_div(n, self.columns)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -75,11 +77,14 @@ class WorkGroupTile(NamedTuple):
         tiles = self.tiles(shape.m, shape.n)
         if shape.batch or tiles >= units:
             return self
-        return self._replace(split_k=max(1, min(_GROUPS_PER_UNIT * units // tiles, shape.k // _SPLIT_K_DEPTH)))
+        return self._replace(
+            split_k=max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, shape.k // SIMT_SPLIT_K_DEPTH))
+        )
 
 
 _LARGE_TILES = tuple(
-    WorkGroupTile("gemm/simt_double_buffered", (16, rows // 8), _LARGE_STEP, rows, _LARGE) for rows in _LARGE_ROWS
+    WorkGroupTile("gemm/simt_double_buffered", (16, rows // 8), SIMT_LARGE_STEP, rows, SIMT_LARGE_COLUMNS)
+    for rows in SIMT_LARGE_ROWS
 )
 
 
@@ -89,14 +94,14 @@ def _padding(dtype: np.dtype, step: int) -> int:
     Where k runs first in memory, neighbouring work-items write a column: `step` elements in as many rows, and the next
     column beside it. Local memory has 32 banks of 4 bytes.
     """
-    return max(1, min(8, _BANKS_BYTES // (dtype.itemsize * step)))
+    return max(1, min(8, SIMT_BANKS_BYTES // (dtype.itemsize * step)))
 
 
 def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     """Return the largest work-group that the device can run, of those no wider than `widest`."""
     fits = (
         WorkGroupTile("gemm/simt", (g, g), s, 4 * g, 4 * g, padding=_padding(dtype, s))
-        for g, s in _GROUPS
+        for g, s in SIMT_TILES
         if g <= widest
         and g * g <= info.max_work_group_size
         and 2 * s * (4 * g + _padding(dtype, s)) * dtype.itemsize <= local_memory(info)
@@ -106,8 +111,10 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
 
 def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype) -> WorkGroupTile | None:
     """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
-    runs = dtype == np.float32 and info.max_work_group_size >= _LARGE_ITEMS and local_memory(info) >= _LARGE_BYTES
-    if not (runs and info.has_large_tiles) or shape.m <= _FEW_ROWS or shape.n <= _FEW_COLUMNS:
+    runs = (
+        dtype == np.float32 and info.max_work_group_size >= SIMT_LARGE_ITEMS and local_memory(info) >= SIMT_LARGE_BYTES
+    )
+    if not (runs and info.has_large_tiles) or shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS:
         return None
     units, batches = info.compute_units, prod(shape.batch)
     high, low = (tile.with_split_k(shape, units) for tile in _LARGE_TILES)

@@ -9,9 +9,12 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import lanes_of
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.base.routine import Plans, Routine, layout_of, value_arguments
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
+from pytensor_cl.routines.gemv.limits import PAIR_BLOCK_BYTES, PAIR_BLOCK_ROWS, PAIR_FINISH_COLUMNS, PAIR_MAX_COLUMNS
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.routines.rowwise.program import Program, Reduce, RowFunction, accumulator
 from pytensor_cl.routines.rowwise.routine import Rowwise
@@ -22,14 +25,6 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["GemvPair", "PairFunction", "is_one_pass"]
 
-_BLOCK = {"row": 128, "col": 1024}
-"""Rows of a block at most."""
-_BLOCK_BYTES = {"row": 16 << 10, "col": 128 << 10}
-"""Of the matrix in a block: half of a small cache of the first level; of the second level, where long pieces of columns
-come faster than short ones. A block has at least as many rows as a vector has lanes."""
-_ITEMS = 4  # work-items per compute unit: units that come late take fewer
-_MOST_COLUMNS = 128  # of a matrix whose columns are contiguous: each is in another page of the memory
-_FINISH = 4096  # columns from which several work-items add up the parts
 
 Operands = Sequence[Any]
 
@@ -297,18 +292,21 @@ class GemvPair(Routine):
         a, x = (inputs[i].layout for i in (2, 3))
         (n, k), wide = a.shape, lanes_of(self.context, self.dtype)
         lanes = max(self._lanes, wide)
-        padded_k = -(-k // wide) * wide
-        fitting = _BLOCK_BYTES[order] // (k * self.dtype.itemsize) // lanes * lanes
-        block = max(lanes, min(_BLOCK[order], fitting))
+        padded_k = round_up(k, wide)
+        fitting = PAIR_BLOCK_BYTES[order] // (k * self.dtype.itemsize) // lanes * lanes
+        block = max(lanes, min(PAIR_BLOCK_ROWS[order], fitting))
         most_items = n * k // self.context.tuning["gemm.vector_grain"] + 1
-        items = max(1, min(_ITEMS * self.context.info.compute_units, most_items, n // block))
-        workspace_size = -(-(padded_k + block) // 16) * 16
+        items = max(1, min(ITEMS_PER_UNIT * self.context.info.compute_units, most_items, n // block))
+        workspace_size = round_up(padded_k + block, 16)
         (g, *_), y, yt = outputs, *(inputs[i].layout.broadcast_to((m,)) for i, m in ((0, n), (-3, k)))
         steps, totals = self._steps(inputs, outputs), self._partial_totals(items)
         strides = [*a.strides, *x.strides, *y.strides, *yt.strides, *g.layout.strides]
         sizes = [n, k, padded_k, block, items, workspace_size]
         product, finish = self._kernels(order)
-        first, final = KernelLaunch(product, (items,), (1,)), KernelLaunch(finish, (-(-k // _FINISH),), (1,))
+        first, final = (
+            KernelLaunch(product, (items,), (1,)),
+            KernelLaunch(finish, (ceil_div(k, PAIR_FINISH_COLUMNS),), (1,)),
+        )
         partials = PartialResults.of(items * padded_k, [(self.dtype, False)])
         encoded = self._plan_struct.pack_values(*sizes, *strides, *(steps or [0]), *(totals.offsets or [0]))
         passes = TwoPass((first,), final if items > 1 else None, partials.nbytes)
@@ -321,7 +319,7 @@ class GemvPair(Routine):
             return ""
         if (col == 1 or k == 1) and row >= k:
             return "row"
-        return "col" if row == 1 and k <= _MOST_COLUMNS else ""
+        return "col" if row == 1 and k <= PAIR_MAX_COLUMNS else ""
 
     def _steps(self, inputs: Operands, outputs: Sequence[GpuArray]) -> list[int]:
         _, operands, _ = self._split(inputs)

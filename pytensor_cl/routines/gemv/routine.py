@@ -10,10 +10,19 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
+from pytensor_cl.routines.gemv.limits import (
+    LONG_ROW_ELEMENTS,
+    MIN_ITEM_ROWS,
+    ROW_COL_ITEMS_PER_UNIT,
+    SPLIT_K_DEPTH,
+    TILE_ROW_BYTES,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -29,15 +38,6 @@ _PLAN = Struct(
     name="gemv_plan",
 )
 _GER_PLAN = Struct(("long", "m n a_row a_col x_step y_step o_row o_col"))
-# Schedule cpu: work-items per compute unit if there is enough to do (where one reads whole rows of the memory, several:
-# units that come late take fewer), and the rows that one takes at least before k is split.
-_ITEMS_PER_UNIT = {"row": 4, "col": 1}
-_MIN_ROWS = {"row": 16, "col": 64}
-
-_GROUP = 64  # work-items of a work-group on schedule simt
-_TILE_BYTES = 128  # of a row that a work-item of the simt schedule has in local memory
-_LONG_ROW = 128  # elements from which a row is worth a work-group of the simt schedule
-_SPLIT_K_DEPTH = 1024  # elements of a row that are worth another work-group of the simt schedule
 
 
 class _Problem(NamedTuple):
@@ -128,12 +128,14 @@ class Gemv(BlasRoutine):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt; each has part of a row in local memory."""
-        return self.limits.size(_GROUP, _TILE_BYTES + self.dtype.itemsize) if self.schedule == "simt" else 1
+        return (
+            self.limits.size(SMALL_GROUP_ITEMS, TILE_ROW_BYTES + self.dtype.itemsize) if self.schedule == "simt" else 1
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two variants of the product, and the second launch of a split sum."""
         is_cpu, itemsize = self.schedule == "cpu", self.dtype.itemsize
-        arguments = {"group": self._group, "itemsize": itemsize, "tile_bytes": _TILE_BYTES}
+        arguments = {"group": self._group, "itemsize": itemsize, "tile_bytes": TILE_ROW_BYTES}
         if is_cpu:
             block = self.context.tuning["gemm.vector_block"] // itemsize
             arguments = {"itemsize": itemsize, "lanes": lanes_of(self.context, self.dtype), "block": block}
@@ -191,8 +193,8 @@ class Gemv(BlasRoutine):
     def _plan_cpu(self, p: _Problem) -> _Plan:
         variant = "row" if p.m == 1 or p.a_col == 1 or (p.a_row != 1 and p.a_col <= p.a_row) else "col"
         grain, units = self.context.tuning["gemm.vector_grain"], self.context.info.compute_units
-        items = min(_ITEMS_PER_UNIT[variant] * units, p.m * p.k // grain + 1)
-        along_m = max(1, min(items, p.m // _MIN_ROWS[variant]))
+        items = min(ROW_COL_ITEMS_PER_UNIT[variant] * units, p.m * p.k // grain + 1)
+        along_m = max(1, min(items, p.m // MIN_ITEM_ROWS[variant]))
         split_k = items // along_m
         packed_x_size = 0 if variant == "col" or p.x == 1 else p.k // split_k + 32
         size = (along_m, split_k)
@@ -201,10 +203,10 @@ class Gemv(BlasRoutine):
 
     def _plan_simt(self, p: _Problem) -> _Plan:
         group = self._group
-        variant = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= _LONG_ROW) else "col"
-        groups = p.m if variant == "row" else -(-p.m // group)
+        variant = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= LONG_ROW_ELEMENTS) else "col"
+        groups = p.m if variant == "row" else ceil_div(p.m, group)
         wanted = 8 * self.context.info.compute_units // groups  # parts of k that keep the device busy
-        split_k = max(1, min(wanted, p.k // _SPLIT_K_DEPTH, MAX_GROUPS))
+        split_k = max(1, min(wanted, p.k // SPLIT_K_DEPTH, MAX_GROUPS))
         product = KernelLaunch(self._kernel(variant), (min(groups, MAX_GROUPS) * group, split_k), (group, 1))
         return _Plan(self._encode(p, 0, split_k), self._passes(p, product, split_k, min(p.m, MAX_GROUPS)))
 
@@ -331,8 +333,8 @@ class Ger(BlasRoutine):
         if self.schedule == "cpu":
             items = min(self.context.info.compute_units, m, a.size // self.context.tuning["gemm.vector_grain"])
             return _Update(encoded, (1, max(1, items)), (1, 1))
-        _, (group,) = ndrange(self.context, kernel, n, _GROUP)
-        return _Update(encoded, (-(-min(n, MAX_GROUPS) // group) * group, min(m, MAX_GROUPS)), (group, 1))
+        _, (group,) = ndrange(self.context, kernel, n, SMALL_GROUP_ITEMS)
+        return _Update(encoded, (round_up(min(n, MAX_GROUPS), group), min(m, MAX_GROUPS)), (group, 1))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the update; the output may have any strides, and may be A itself."""

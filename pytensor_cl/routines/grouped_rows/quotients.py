@@ -5,15 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytensor_cl.codegen.template import render
+from pytensor_cl.routines.grouped_rows.limits import MAX_DIVISORS
 from pytensor_cl.routines.rowwise.program import Map, Reduce, RowFunction
 
 __all__ = ["with_reciprocals"]
 
 QUOTIENT = "true_div"
 """Name of the step of a quotient."""
-
-MOST_DIVISORS = 4
-"""Divisors whose reciprocals a kernel keeps in registers."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def with_reciprocals(function: RowFunction) -> RowFunction:
     """
     first = len(function.operands)
     divisors = {divisor for step in function.steps if (divisor := _divisor(function, step)) is not None}
-    if not divisors or len(divisors) > MOST_DIVISORS:
+    if not divisors or len(divisors) > MAX_DIVISORS:
         return function
     new = list(range(first))  # the number of each value in the new function
     reciprocals: dict[int, int] = {}

@@ -7,13 +7,22 @@ import numpy as np
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div, round_up
+from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES
 from pytensor_cl.routines.base.routine import Checked, Plans, layout_of, value_arguments
 from pytensor_cl.routines.elemwise.routine import ElementFunction
+from pytensor_cl.routines.grouped_rows.limits import (
+    CHUNK_ELEMENTS,
+    MIN_ITEM_VECTORS,
+    MIN_SHARED_ELEMENTS,
+    TILE_COST,
+    UNFUSED_BLOCKS,
+)
 from pytensor_cl.routines.grouped_rows.quotients import with_reciprocals
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
 from pytensor_cl.routines.indexing.plan import Bounds, check_bounds, out_of_bounds
 from pytensor_cl.routines.rowwise.common import Array, Value
-from pytensor_cl.routines.rowwise.plan import MAX_SEQUENTIAL_TERMS
+from pytensor_cl.routines.rowwise.limits import MAX_SEQUENTIAL_TERMS
 from pytensor_cl.routines.rowwise.program import Map, Program, RowFunction, RowPass, accumulator
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.array import GpuArray
@@ -24,23 +33,6 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["GroupedRows", "Groups", "TableFunction"]
 
-LINE = 64
-"""Bytes to which tiles are aligned."""
-
-TASK = 1024
-"""Vectors that justify another work-item."""
-
-ELEMENTS = 1 << 16
-"""Elements from which the parts share the rows among all compute units, where there are fewer blocks of them."""
-
-UNFUSED_BLOCKS = 4
-"""Compute units that take as long for the parts as one for the kernel."""
-
-TILE_COST = 8
-"""Groups of a tile that take as long as an element of the parts."""
-
-CHUNK = 64
-"""Elements of a row of an array that is neither gathered nor scattered: vectors of a tile in the first-level cache."""
 
 ALONG_ROW = slice(None), 0
 """The index of a gather from the columns of a matrix, and of a scatter-add to them."""
@@ -367,7 +359,7 @@ class GroupedRows(Checked):
             others=self._others,
             made=self._made,
             full=self._full,
-            chunk=CHUNK,
+            chunk=CHUNK_ELEMENTS,
             passes=self._passes,
             row_values=tuple((v, dtypes[v]) for v in (*read, *program.row_values)),
             spills=tuple((v, dtypes[v]) for v in program.spills),
@@ -428,17 +420,17 @@ class GroupedRows(Checked):
         sizes = self._sizes(spread, inputs)
         if sizes is None:
             return UNFUSED
-        blocks = -(-sizes.rows // self._lanes)
+        blocks = ceil_div(sizes.rows, self._lanes)
         tiles = self._group_tiles
         vectors = [(self._arrays[t.array].dtype, sizes.groups[t.index_number]) for t in tiles]
-        vectors += [(self._arrays[t.array].dtype, CHUNK) for t in self._full]
+        vectors += [(self._arrays[t.array].dtype, CHUNK_ELEMENTS) for t in self._full]
         vectors += [(self._fused.dtypes[v], sizes.elements) for v in self._program.spills]
         at, places = 0, []
         for dtype, number in vectors:
             places.append(at)
-            at += -(-number * self._lanes * np.dtype(dtype).itemsize // LINE) * LINE
+            at += round_up(number * self._lanes * np.dtype(dtype).itemsize, CACHE_LINE_BYTES)
         work = blocks * (sizes.elements + sum(sizes.groups[t.index_number] for t in tiles))
-        work_items = max(1, min(blocks, self.context.info.compute_units, work // TASK))
+        work_items = max(1, min(blocks, self.context.info.compute_units, work // MIN_ITEM_VECTORS))
         geometry = self._geometry.pack(
             rows=sizes.rows,
             count=sizes.elements,
@@ -486,8 +478,8 @@ class GroupedRows(Checked):
             return False
         if 2 * sizes.rows < self._lanes:
             return False
-        blocks, units = -(-sizes.rows // self._lanes), self.context.info.compute_units
-        if blocks * UNFUSED_BLOCKS < units and blocks * self._lanes * sizes.elements > ELEMENTS:
+        blocks, units = ceil_div(sizes.rows, self._lanes), self.context.info.compute_units
+        if blocks * UNFUSED_BLOCKS < units and blocks * self._lanes * sizes.elements > MIN_SHARED_ELEMENTS:
             return False
         groups = sum(sizes.groups[t.index_number] for t in self._group_tiles)
         return TILE_COST * min(sizes.rows, self._lanes) * sizes.elements >= self._lanes * groups

@@ -9,8 +9,11 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, INT_LIMIT, ITEMS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, struct_argument
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_GATHERED
 from pytensor_cl.routines.indexing.plan import (
     Bounds,
     Entry,
@@ -28,14 +31,6 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["NO_LAUNCH", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pad", "value_of"]
 
-TILE = 8192
-"""Elements that justify a work-item of schedule cpu."""
-
-GROUP = 256
-"""Work-items of a work-group on schedule simt."""
-
-INT_LIMIT = 2**31
-"""Indices are 32-bit as long as they stay below this."""
 
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
@@ -63,7 +58,7 @@ def index_type_of(array: Layout, selection: Selection, *others: Layout) -> str:
     """Return the C type, ``int`` or ``long``, of every position and product of extents, with room for a tile."""
     steps = [a.strides for a in selection.arrays] + [layout.strides for layout in others]
     reach = max_offset(array.shape, array.strides), *(max_offset(selection.shape, s) for s in steps)
-    return "int" if max(1, *reach, prod(selection.shape) - 1) + 1 < INT_LIMIT - TILE else "long"
+    return "int" if max(1, *reach, prod(selection.shape) - 1) + 1 < INT_LIMIT - MIN_ITEM_GATHERED else "long"
 
 
 def value_of(value: Any) -> Any:
@@ -186,8 +181,8 @@ class Indexing(Checked):
         shape, strides = collapse(shape, strides)
         rows = not any(s and s[-1] for s in strides[2:])  # an index means as many elements as the last dimension has
         last, size = shape[-1] if shape else 1, prod(shape)
-        segment = 1 if self.schedule == "simt" else min(last, TILE)
-        segments = -(-last // segment)
+        segment = 1 if self.schedule == "simt" else min(last, MIN_ITEM_GATHERED)
+        segments = ceil_div(last, segment)
         units = size // last * segments
         steps = [step for s in strides for step in pad(s, ndim, 0)] + [0] * (unused * ndim)
         axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
@@ -202,8 +197,8 @@ class Indexing(Checked):
         """Return the NDRange and the work-group for so many elements in so many units."""
         info = self.context.info
         if self.schedule == "cpu":
-            return (min(units, 4 * info.compute_units, -(-size // TILE)),), (1,)
-        return ndrange(self.context, kernel, size, GROUP)
+            return (min(units, ITEMS_PER_UNIT * info.compute_units, ceil_div(size, MIN_ITEM_GATHERED)),), (1,)
+        return ndrange(self.context, kernel, size, GROUP_ITEMS)
 
     def run(
         self,

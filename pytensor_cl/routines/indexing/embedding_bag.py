@@ -8,9 +8,11 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.base.routine import Checked, Plans
 from pytensor_cl.routines.indexing.gather_rows import is_far
 from pytensor_cl.routines.indexing.gather_scatter import Gather
+from pytensor_cl.routines.indexing.limits import MAX_SEQUENTIAL_ROWS, MIN_ITEM_GATHERED
 from pytensor_cl.routines.indexing.plan import Bounds, check_bounds
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
@@ -22,15 +24,6 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["EmbeddingBag"]
 
 PLAN = Struct(("long", "table i o bags count columns row length bag_step step is_far"), name="plan")
-
-TASK = 8192
-"""Elements that justify another work-item."""
-
-EXACT = 1 << 13
-"""Rows of a bag whose sum in float32 stays accurate."""
-
-ITEMS = 4
-"""Work-items for each compute unit."""
 
 
 class _Plan(NamedTuple):
@@ -165,13 +158,17 @@ class EmbeddingBag(Checked):
         if bags is None or count is None or columns is None or (columns[0] > 1 and columns[1] != 1):
             return UNFUSED
         units, work = self.context.info.compute_units, output.size * count[0]
-        is_inexact = count[0] > EXACT and self._reduction.acc_dtype == "float32" and not self._reduction.is_compensated
-        if is_inexact or (bags[0] < units and work >= TASK * units):
+        is_inexact = (
+            count[0] > MAX_SEQUENTIAL_ROWS
+            and self._reduction.acc_dtype == "float32"
+            and not self._reduction.is_compensated
+        )
+        if is_inexact or (bags[0] < units and work >= MIN_ITEM_GATHERED * units):
             return UNFUSED
         itemsize = np.dtype(self._dtypes[0]).itemsize
         far = count[1] > 0 and is_far(table.size * itemsize, columns[0] * itemsize)
         sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1], int(far)
-        return _Plan(max(1, min(bags[0], ITEMS * units, work // TASK)), sizes)
+        return _Plan(max(1, min(bags[0], ITEMS_PER_UNIT * units, work // MIN_ITEM_GATHERED)), sizes)
 
 
 def _line(dims: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

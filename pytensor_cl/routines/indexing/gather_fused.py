@@ -9,11 +9,13 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, index_type, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT
+from pytensor_cl.routines.base.ndrange import Sizes, index_type, item_range, ndrange
 from pytensor_cl.routines.base.routine import Plans, layout_of, struct_argument
 from pytensor_cl.routines.elemwise.routine import ElementFunction, Elemwise
 from pytensor_cl.routines.indexing.base import NO_LAUNCH, Indexing, Launch, index_type_of
 from pytensor_cl.routines.indexing.gather_scatter import Gather
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_FUSED
 from pytensor_cl.routines.indexing.plan import Bounds, Selection, select
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -21,14 +23,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["GatherFused"]
-
-WORTH_SHARING = 512
-"""Elements that justify a second work-item, on schedule cpu: each has cache misses and no vectors."""
-
-GROUP = 256
-"""Work-items of a work-group on schedule simt."""
-
-GROUPS_PER_UNIT = 32
 
 
 class _Plan(NamedTuple):
@@ -183,13 +177,12 @@ class GatherFused(Indexing):
     @property
     def _most_items(self) -> int:
         """Size of the largest NDRange, by which the kernel's index goes past the end."""
-        return GROUPS_PER_UNIT * self.context.info.compute_units * GROUP
+        return GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS
 
     def _sizes_of(self, kernel: Kernel, size: int) -> Sizes:
-        info = self.context.info
         if self.schedule == "cpu":
-            return (min(4 * info.compute_units, -(-size // WORTH_SHARING)),), (1,)
-        return ndrange(self.context, kernel, size, GROUP, GROUPS_PER_UNIT)
+            return item_range(self.context, size, MIN_ITEM_FUSED)
+        return ndrange(self.context, kernel, size, GROUP_ITEMS, GROUPS_PER_UNIT)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the kernel; the output is C-contiguous."""

@@ -7,7 +7,10 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.indexing.base import TILE, Indexing, Shape
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import CORE_CACHE_BYTES, ITEMS_PER_UNIT
+from pytensor_cl.routines.indexing.base import Indexing, Shape
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_GATHERED, PREFETCHED_ROW_BYTES
 from pytensor_cl.routines.indexing.plan import Selection
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -16,15 +19,6 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["RowsPlan", "is_far", "launch_rows", "plan_rows", "rows_source"]
 
 PLAN = Struct(("long", "o x i rows run o_row x_row i_step length exceeds_l2"), name="plan")
-
-ITEMS = 4
-"""Work-items for each compute unit."""
-
-CACHED_BYTES = 1 << 19
-"""Bytes of a table that stays in the cache of a core; rows of larger ones are prefetched."""
-
-PREFETCHED_ROW_BYTES = 512
-"""Bytes of a row whose cache lines the hardware prefetches."""
 
 
 class RowsPlan(NamedTuple):
@@ -37,7 +31,7 @@ class RowsPlan(NamedTuple):
 
 def is_far(table: int, row: int) -> bool:
     """Whether kernels should prefetch rows of so many bytes, of a table of so many."""
-    return table > CACHED_BYTES and row <= PREFETCHED_ROW_BYTES
+    return table > CORE_CACHE_BYTES and row <= PREFETCHED_ROW_BYTES
 
 
 def rows_source(dtype: str, index_dtype: str, is_checked: bool) -> KernelSource:
@@ -83,12 +77,12 @@ def plan_rows(routine: Indexing, source: KernelSource, output: Layout, selection
         return None
     (rows, run, o_row, i_step), (array,) = found, selection.arrays
     units = routine.context.info.compute_units
-    tasks = -(-rows * run // TILE)
-    if rows < min(ITEMS * units, tasks):
+    tasks = ceil_div(rows * run, MIN_ITEM_GATHERED)
+    if rows < min(ITEMS_PER_UNIT * units, tasks):
         return None
     row = run * np.dtype(routine.output_dtypes[0]).itemsize
     sizes = rows, run, o_row, array.step, i_step, array.length, int(is_far(array.length * row, row))
-    return RowsPlan(routine.kernel(source), min(rows, ITEMS * units, tasks), sizes)
+    return RowsPlan(routine.kernel(source), min(rows, ITEMS_PER_UNIT * units, tasks), sizes)
 
 
 def launch_rows(

@@ -10,25 +10,26 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype, literal
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div, round_up
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, KEPT_BYTES
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type
 from pytensor_cl.routines.base.routine import DeviceTables, Plans
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.indexing.base import (
-    GROUP,
-    NO_LAUNCH,
-    Indexing,
-    Launch,
-    Shape,
-    Strides,
-    index_type_of,
-    pad,
-    value_of,
-)
+from pytensor_cl.routines.indexing.base import NO_LAUNCH, Indexing, Launch, Shape, Strides, index_type_of, pad, value_of
 from pytensor_cl.routines.indexing.gather_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
+from pytensor_cl.routines.indexing.limits import (
+    ALL_COPIES_BYTES,
+    COPY_ALIGNMENT_ELEMENTS,
+    MIN_ITEM_SCATTERED,
+    MIN_OWNED_RUN,
+    MIN_SORTED_POSITIONS,
+    MIN_VALUES_PER_ELEMENT,
+    PRIVATE_COPY_BYTES,
+    ZEROS_PER_VALUE,
+)
 from pytensor_cl.routines.indexing.plan import Selection, select
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan, launch_order, order_source, plan_order, step_names
 from pytensor_cl.routines.indexing.scatter_sorted import (
-    WORTH_SORTING,
     SortedPlan,
     launch_sorted,
     plan_sorted,
@@ -46,33 +47,6 @@ REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
 CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
 SIMT_MEMBERS = "tile elements count y_count span"
 SORTED_MEMBERS = "elements count y_count"
-
-WORTH_SHARING = 8192
-"""Elements that justify a second work-item, on schedule cpu."""
-
-MIN_OWNED_RUN = 16
-"""Elements per position that justify it, on schedule cpu, to share out the positions."""
-
-MIN_VALUES_PER_ELEMENT = 2
-"""Values for each element of the array from which work-items add to private copies, on schedule cpu."""
-
-ZEROS = 8
-"""Zeros in the cache that take as long as a value."""
-
-SMALL = 1 << 20
-"""Bytes of an array that stays in the cache of a core; larger ones need as many values for each work-item."""
-
-SHARED = 16 << 20
-"""Bytes of the arrays of all work-items that stay in the cache of all cores."""
-
-LINE = 64
-"""Elements that fill lines of the cache."""
-
-KEPT_BYTES = 256 << 20
-"""Bytes of positions that are kept for constant indices."""
-
-GROUPS_PER_UNIT = 32
-"""Work-groups of schedule simt for each compute unit, at most."""
 
 
 class _GatherPlan(NamedTuple):
@@ -280,7 +254,7 @@ class Scatter(Indexing):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt; each has a position in local memory."""
-        return self.limits.size(GROUP, 8)
+        return self.limits.size(GROUP_ITEMS, 8)
 
     def layout(self, *inputs: Any) -> tuple[Layout, ...]:
         """Return the layout of the array, C-contiguous."""
@@ -406,7 +380,7 @@ class Scatter(Indexing):
         value = self._fitted(value, selection.shape)
         index = index_type_of(output, selection, value)
         if self.schedule == "simt" and index == "int":
-            index = index_type(prod(selection.shape), GROUPS_PER_UNIT * self.context.info.compute_units * GROUP)
+            index = index_type(prod(selection.shape), GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS)
         if not selection.positions.size:
             return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, NO_LAUNCH, False)
         direct = self._direct_steps(selection, value) if self._is_direct else ()
@@ -425,7 +399,7 @@ class Scatter(Indexing):
         order = self._plan_order(output, selection, value, runs)
         if order is not None:
             return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, NO_LAUNCH, spread, order=order)
-        if self.schedule == "simt" and selection.positions.size >= WORTH_SORTING:
+        if self.schedule == "simt" and selection.positions.size >= MIN_SORTED_POSITIONS:
             in_order = self._plan_sorted(index, selection, value.strides, runs)
             return _ScatterPlan(selection, _dtype_of(index), find, NO_LAUNCH, spread, sorted=in_order)
         write, copies = self._plan_write(output, index, selection, value.strides, runs)
@@ -435,8 +409,12 @@ class Scatter(Indexing):
         """Return how many work-items add a share of `count` values to `size` zeros of their own."""
         if not self.accumulate or not 0 < MIN_VALUES_PER_ELEMENT * size <= count:
             return 1
-        most = count // (MIN_VALUES_PER_ELEMENT * size) if self._bytes(size) > SMALL else ZEROS * count // size
-        return max(1, min(self.context.info.compute_units, count // WORTH_SHARING, most))
+        most = (
+            count // (MIN_VALUES_PER_ELEMENT * size)
+            if self._bytes(size) > PRIVATE_COPY_BYTES
+            else ZEROS_PER_VALUE * count // size
+        )
+        return max(1, min(self.context.info.compute_units, count // MIN_ITEM_SCATTERED, most))
 
     def _bytes(self, size: int) -> int:
         return size * np.dtype(self.output_dtypes[0]).itemsize
@@ -447,7 +425,7 @@ class Scatter(Indexing):
         """Plan to put the values in order first, if not all compute units can add up shares of them in the cache."""
         parts = self._parts(output.size, prod(selection.shape))
         if self._order is None or (
-            parts == self.context.info.compute_units and parts * self._bytes(output.size) <= SHARED
+            parts == self.context.info.compute_units and parts * self._bytes(output.size) <= ALL_COPIES_BYTES
         ):
             return None
         return plan_order(self, self._order, output, selection, value, runs)
@@ -455,9 +433,9 @@ class Scatter(Indexing):
     def _private_copies(self, output: Layout, parts: int) -> PrivateCopies:
         if parts == 1:
             return NO_COPIES
-        items = max(1, min(self.context.info.compute_units, output.size * parts // WORTH_SHARING))
+        items = max(1, min(self.context.info.compute_units, output.size * parts // MIN_ITEM_SCATTERED))
         finish = Launch(self.kernel(self._finish_source()), (items,), (1,))
-        return PrivateCopies(parts, -(-output.size // LINE) * LINE, finish)
+        return PrivateCopies(parts, round_up(output.size, COPY_ALIGNMENT_ELEMENTS), finish)
 
     @staticmethod
     def _direct_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
@@ -520,15 +498,15 @@ class Scatter(Indexing):
             run, run_step = shape[-1], strides[1][-1]
             shape, strides = shape[:-1], tuple(s[:-1] for s in strides)
         outer = prod(shape)
-        if outer * run * count < WORTH_SHARING:
+        if outer * run * count < MIN_ITEM_SCATTERED:
             workers = 1
         copies = self._private_copies(output, self._parts(output.size, run * count) if outer == 1 else 1)
-        segment = max(32, -(-run // workers)) if outer < workers and copies.parts == 1 else run
-        segments = -(-run // segment)
+        segment = max(32, ceil_div(run, workers)) if outer < workers and copies.parts == 1 else run
+        segments = ceil_div(run, segment)
         units = outer * segments
         parts = min(units, workers)
         # For less than that, looking through positions that others own costs more than it saves.
-        owners = min(span, -(-workers // parts)) if run >= MIN_OWNED_RUN else 1
+        owners = min(span, ceil_div(workers, parts)) if run >= MIN_OWNED_RUN else 1
         outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
         far = int(is_far(self._bytes(output.size), self._bytes(run)))
         rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, copies.stride, far
@@ -541,8 +519,8 @@ class Scatter(Indexing):
     ) -> tuple[Launch, PrivateCopies]:
         step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
-        tile = min(4 * group, -(-elements // group) * group)
-        tiles = min(-(-elements // tile), MAX_GROUPS)
+        tile = min(4 * group, round_up(elements, group))
+        tiles = min(ceil_div(elements, tile), MAX_GROUPS)
         owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
         geometry = self._geometry(index, SIMT_MEMBERS, shape, strides, (tile, elements, count, step, span))
         source = self._writer(index)

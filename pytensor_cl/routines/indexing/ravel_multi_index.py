@@ -9,9 +9,11 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, INT_LIMIT
+from pytensor_cl.routines.base.ndrange import Sizes, item_range, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants
 from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_LOOKUPS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
@@ -20,9 +22,6 @@ from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["RavelMultiIndex", "UnravelIndex"]
 
-GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 12  # elements that justify a work-item, on schedule cpu
-INT_LIMIT = 2**31
 MAX_SIZE = 2**63 - 1
 
 
@@ -75,11 +74,10 @@ class _Indices(Checked):
         return (self._source("uint"),)
 
     def _launch(self, size: int, word: str, *arguments: object) -> None:
-        units = self.context.info.compute_units
         if self.schedule == "cpu":
-            sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
+            sizes: Sizes = item_range(self.context, size, MIN_ITEM_LOOKUPS)
         else:
-            sizes = ndrange(self.context, self._kernels[word], size, GROUP)
+            sizes = ndrange(self.context, self._kernels[word], size, GROUP_ITEMS)
         error_flag = self.error_flag.buffer if self.is_checked else None
         self._kernels[word].launch(self.context.queue, *sizes, *arguments, error_flag, self.number)
 

@@ -8,7 +8,9 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.limits import INT_LIMIT, ITEMS_PER_UNIT
 from pytensor_cl.routines.indexing.base import Indexing
+from pytensor_cl.routines.indexing.limits import MAX_POSITIONS_PER_VALUE, MIN_ORDERED_ELEMENTS, SHORT_ROW_BYTES
 from pytensor_cl.routines.indexing.plan import Selection
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -21,21 +23,8 @@ PLAN = Struct(
     name="plan",
 )
 
-WORTH_ORDERING = 1 << 18
-"""Elements of all values that justify the five kernels."""
-
-SHORT = 64
-"""Bytes of a row below which finding it costs more than adding it."""
-
-SPARSE = 4
-"""Positions for each value above which counting costs more than adding."""
-
-ITEMS = 4
-"""Work-items for each compute unit that add up rows: those of some positions may be far apart."""
 
 KERNELS = ("count", "totals", "starts", "place", "sum")
-
-_INT_LIMIT = 2**31
 
 
 class OrderPlan(NamedTuple):
@@ -88,8 +77,12 @@ def plan_order(
     (array,), itemsize = selection.arrays, np.dtype(routine.output_dtypes[0]).itemsize
     count, size, units = selection.positions.size, output.size, routine.context.info.compute_units
     run = size // max(1, array.length)
-    is_large = count * run >= WORTH_ORDERING and run * itemsize >= SHORT and array.length <= SPARSE * count
-    if units == 1 or not is_large or max(count, units * array.length) >= _INT_LIMIT:
+    is_large = (
+        count * run >= MIN_ORDERED_ELEMENTS
+        and run * itemsize >= SHORT_ROW_BYTES
+        and array.length <= MAX_POSITIONS_PER_VALUE * count
+    )
+    if units == 1 or not is_large or max(count, units * array.length) >= INT_LIMIT:
         return None
     kept = slice(selection.advanced.stop, None)
     lengths, (o, y) = collapse(selection.shape[kept], (selection.strides[kept], value.strides[kept]))
@@ -100,7 +93,7 @@ def plan_order(
     inner, step = runs[-1] if runs else (count, 0)
     values = inner, step, runs[0][1] if len(runs) > 1 else 0, i[0] if i else 0
     build = tuple(routine.context.kernel(source, f"{source.name}_{kernel}") for kernel in KERNELS)
-    return OrderPlan(build, units, ITEMS * units, array.length, count, run, values)
+    return OrderPlan(build, units, ITEMS_PER_UNIT * units, array.length, count, run, values)
 
 
 def step_names(array: Layout, length: int) -> tuple[int, int] | None:

@@ -6,19 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import ndrange
-from pytensor_cl.routines.indexing.base import GROUP, Indexing
+from pytensor_cl.routines.indexing.base import Indexing
+from pytensor_cl.routines.indexing.limits import SORTED_CHUNK_VALUES
 from pytensor_cl.routines.sort.routine import ArgSort
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["WORTH_SORTING", "SortedPlan", "launch_sorted", "plan_sorted", "sort_positions", "sorted_source"]
-
-WORTH_SORTING = 1024
-"""Positions that justify the sort. Of fewer, each work-group looks through all."""
-
-CHUNK = 32
-"""Values that a work-item adds up one after the other."""
+__all__ = ["SortedPlan", "launch_sorted", "plan_sorted", "sort_positions", "sorted_source"]
 
 
 class SortedPlan(NamedTuple):
@@ -48,7 +45,7 @@ class SortedPlan(NamedTuple):
 
 def sorted_source(**arguments: Any) -> KernelSource:
     """Return the kernels; for the arguments see `kernels/indexing/scatter_sorted.mako`."""
-    return kernel_source("indexing/scatter_sorted", chunk=CHUNK, **arguments)
+    return kernel_source("indexing/scatter_sorted", chunk=SORTED_CHUNK_VALUES, **arguments)
 
 
 def plan_sorted(
@@ -88,7 +85,7 @@ def sort_positions(routine: Indexing, plan: SortedPlan, positions: GpuArray) -> 
     context = routine.context
     (order,) = plan.order(positions)
     keys = context.empty((plan.length,), positions.dtype)
-    sizes = ndrange(context, plan.keys, plan.length, GROUP)
+    sizes = ndrange(context, plan.keys, plan.length, GROUP_ITEMS)
     plan.keys.launch(context.queue, *sizes, positions.buffer, order.buffer, keys.buffer, np.int64(plan.length))
     return order, keys
 
@@ -116,18 +113,18 @@ def launch_sorted(
     y = value.buffer, np.int64(value.layout.offset)
     kernel, *join = plan.kernels
     if not join:
-        sizes = ndrange(context, kernel, plan.length * plan.elements, GROUP)
+        sizes = ndrange(context, kernel, plan.length * plan.elements, GROUP_ITEMS)
         buffers = keys.buffer, order.buffer, x[0], y[0]
         kernel.launch(context.queue, *sizes, *buffers, x[1], y[1], plan.geometry)
         return
     count = plan.length
     given: tuple[Any, ...] = order.buffer, *y
     while True:
-        chunks = -(-count // CHUNK)
+        chunks = ceil_div(count, SORTED_CHUNK_VALUES)
         left = 2 * chunks if chunks > 1 else 0
         found = context.empty((max(1, left),), keys.dtype)
         parts = context.empty((max(1, left * plan.elements),), target.dtype)
-        sizes = ndrange(context, kernel, chunks * plan.elements, GROUP)
+        sizes = ndrange(context, kernel, chunks * plan.elements, GROUP_ITEMS)
         outputs = *x, found.buffer, parts.buffer
         kernel.launch(context.queue, *sizes, keys.buffer, *given, *outputs, np.int64(count), plan.geometry)
         if not left:

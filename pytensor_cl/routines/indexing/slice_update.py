@@ -9,7 +9,16 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.routines.indexing.limits import (
+    FIXED_ARGUMENT_BYTES,
+    MIN_ITEM_SLICED,
+    MIN_WRITTEN_SHARE,
+    MIN_WRITTEN_SHARE_NON_TEMPORAL,
+    POINTER_ARGUMENT_BYTES,
+    SEGMENT_BYTES,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
@@ -17,17 +26,6 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Items", "SliceUpdate"]
 
-SEGMENT = 4096
-"""Bytes of a row that stay in the first-level cache, with what is read, while all is written."""
-
-MIN_WRITTEN_SHARE, MIN_WRITTEN_SHARE_NON_TEMPORAL = 0.5, 0.75
-"""Share of an array from which slices are written while it is copied; of one that is copied past the cache."""
-
-WORTH_SHARING = 8192
-"""Elements that justify a second work-item."""
-
-FIXED_BYTES, POINTER_BYTES = 64, 16
-"""Of the arguments, besides those for each slice and dimension; of each array that is written."""
 
 Items = tuple[int | slice, ...]
 
@@ -125,13 +123,13 @@ class SliceUpdate:
             combines=tuple(_COMBINE[kind.kind] if add else "{b}" for add in adds),
             lanes=64 // max(4, kind.itemsize),
         )
-        self._segment = SEGMENT // kind.itemsize
+        self._segment = SEGMENT_BYTES // kind.itemsize
         self._plans: Plans[_Plan] = Plans()
 
     @staticmethod
     def takes(context: Context, dtype: str, ndim: int, count: int) -> bool:
         """Whether there is a kernel for so many slices of an array."""
-        room = context.info.max_parameter_size - FIXED_BYTES - count * POINTER_BYTES
+        room = context.info.max_parameter_size - FIXED_ARGUMENT_BYTES - count * POINTER_ARGUMENT_BYTES
         is_plain = np.dtype(dtype).kind in _COMBINE and dtype != "float16"
         return context.info.schedule == "cpu" and is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room
 
@@ -177,12 +175,12 @@ class SliceUpdate:
         ]
         shape, steps, axes = _merged(array.shape or (1,), array.strides or (0,), list(zip(*each, strict=True)))
         shifts = 0, *(sum(axis[w].shift for axis in axes) for w in range(len(values)))
-        extra, segments = self._ndim - len(shape), -(-shape[-1] // self._segment)
+        extra, segments = self._ndim - len(shape), ceil_div(shape[-1], self._segment)
         tasks = prod(shape[:-1]) * segments
         whole = [_Axis(0, 1, 1, 0)] * extra
         head = self._segment, segments, tasks, *[1] * extra, *shape, *[0] * extra, *steps
         columns = [[*whole, *(axis[w] for axis in axes)] for w in range(len(values))]
         rest = (column[d][k] for k in range(4) for column in columns for d in range(self._ndim))
         numbers = [*head, *rest]
-        work_items = max(1, min(tasks, self._context.info.compute_units, prod(shape) // WORTH_SHARING))
+        work_items = max(1, min(tasks, self._context.info.compute_units, prod(shape) // MIN_ITEM_SLICED))
         return _Plan(work_items, self._plan_struct.pack_values(*numbers), shifts)

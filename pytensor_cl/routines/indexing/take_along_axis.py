@@ -9,9 +9,11 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, STEPPED_INT_LIMIT
+from pytensor_cl.routines.base.ndrange import Sizes, item_range, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, struct_argument
 from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_LOOKUPS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
@@ -19,10 +21,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Choose", "ChooseFromList", "TakeAlongAxis"]
-
-GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 12  # elements that justify a work-item, on schedule cpu
-INT_LIMIT = 2**30  # indices are 32-bit below this, on schedule simt
 
 
 @cache
@@ -114,7 +112,7 @@ class TakeAlongAxis(Checked):
         """
         layouts = output.layout, source.layout, index.layout
         reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)
-        word = "long" if self.schedule == "cpu" or max(reach, output.size) >= INT_LIMIT else "int"
+        word = "long" if self.schedule == "cpu" or max(reach, output.size) >= STEPPED_INT_LIMIT else "int"
         pad = self._ndim - output.ndim
         numbers = [1] * pad + list(output.shape)
         numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]
@@ -127,10 +125,9 @@ class TakeAlongAxis(Checked):
         kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, plan, error_flag, self.number)
 
     def _range(self, kernel: Kernel, size: int) -> Sizes:
-        units = self.context.info.compute_units
         if self.schedule == "cpu":
-            return (min(4 * units, -(-size // SHARE)),), (1,)
-        return ndrange(self.context, kernel, size, GROUP)
+            return item_range(self.context, size, MIN_ITEM_LOOKUPS)
+        return ndrange(self.context, kernel, size, GROUP_ITEMS)
 
 
 class Choose(TakeAlongAxis):

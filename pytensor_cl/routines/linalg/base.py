@@ -9,11 +9,14 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.blas import lanes_of
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.gemm.routine import BatchedGemm
+from pytensor_cl.routines.linalg.limits import BLOCK_ROWS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -27,13 +30,6 @@ STRIDES = Struct(("long", "offset batch row column"), name="linalg_strides")
 """Element (i, j) of matrix b of a batch is at ``offset + b * batch + i * row + j * column``."""
 PIVOTS = Struct(("long", "offset batch base"), name="linalg_pivots")
 """Pivot k of matrix b is at ``offset + b * batch + k``; `base` is the row of the whole matrix that is row 0."""
-
-BLOCKS = {"cpu": 64, "simt": 32}
-"""Rows of the largest matrix that one kernel factors or solves; larger ones are divided."""
-GROUP = 64
-"""Work-items of a work-group on schedule simt."""
-ITEMS_PER_UNIT = 4
-"""Work-items for each compute unit on schedule cpu."""
 
 
 def strides_argument(array: GpuArray, is_reversed: bool = False) -> bytes:
@@ -85,7 +81,7 @@ class BlockedRoutine(Routine):
         super().__init__(context, schedule)
         self.dtype = np.dtype(dtype)
         self.output_dtypes = (self.dtype.name,)
-        self.block = BLOCKS[self.schedule]
+        self.block = BLOCK_ROWS[self.schedule]
         self.lanes = lanes_of(context, self.dtype) if self.schedule == "cpu" else 1
         self._kernels: dict[str, Kernel] = {}
         self._copies: dict[tuple[str, int], Copy] = {}
@@ -103,7 +99,7 @@ class BlockedRoutine(Routine):
         types = {"ctype": ctype(self.dtype), "lanes": self.lanes}
         typedefs = tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS))
         common = render("linalg/common", typedefs=typedefs, schedule=self.schedule, **types)
-        group = self.limits.size(GROUP)
+        group = self.limits.size(SMALL_GROUP_ITEMS)
         blocks = {"block": self.block, "group": group, "schedule": self.schedule}
         preambles = (common, *self._preambles())
         return kernel_source(self.template, preambles=preambles, **types, **blocks, **self._parameters())
@@ -123,11 +119,11 @@ class BlockedRoutine(Routine):
         """Return the NDRange of a kernel whose work-items share `units` evenly, or loop over them."""
         if self.schedule == "cpu":
             return (max(1, min(units, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
-        return ndrange(self.context, kernel, units, GROUP)
+        return ndrange(self.context, kernel, units, SMALL_GROUP_ITEMS)
 
     def _group_grid(self, units: int) -> Sizes:
         """Return the NDRange of a kernel whose work-groups loop over `units`."""
-        group = self.limits.size(GROUP)
+        group = self.limits.size(SMALL_GROUP_ITEMS)
         groups = max(1, min(units, 32 * self.context.info.compute_units))
         return (groups * group,), (group,)
 
@@ -165,4 +161,4 @@ class BlockedRoutine(Routine):
 
     def _half(self, n: int) -> int:
         """Return where a matrix of `n` rows is divided: whole blocks in the first part."""
-        return -(-n // (2 * self.block)) * self.block
+        return ceil_div(n, 2 * self.block) * self.block

@@ -7,26 +7,18 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.gemm.routine import BatchedGemm
-from pytensor_cl.routines.linalg.base import (
-    GROUP,
-    SIZES,
-    BlockedRoutine,
-    rows_of,
-    stacked,
-    strides_argument,
-    transposed,
-)
+from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.limits import UPDATE_BLOCKS
 from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Cholesky", "PositiveSolve"]
-
-UPDATE_BLOCKS = 4
-"""Blocks of a symmetric update that are one product where products compute the upper triangle with the lower one."""
 
 
 class Cholesky(BlockedRoutine):
@@ -130,11 +122,11 @@ class Cholesky(BlockedRoutine):
         places = strides_argument(a), strides_argument(factor)
         arguments: tuple[Any, ...] = (SIZES.pack_values(count, n, n, whole), *places, a.buffer, factor.buffer)
         if self.schedule == "simt":
-            kernel = self._kernel("group", self.limits.size(GROUP))
+            kernel = self._kernel("group", self.limits.size(SMALL_GROUP_ITEMS))
             size = self._group_grid(count)
         elif count >= self.lanes:
             kernel = self._kernel("lanes")
-            size = self._grid(kernel, -(-count // self.lanes))
+            size = self._grid(kernel, ceil_div(count, self.lanes))
             vectors = size[0][0] * n * n
             arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:

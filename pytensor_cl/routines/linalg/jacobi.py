@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.routines.linalg.base import GROUP, SIZES, BlockedRoutine, stacked, strides_argument, transposed
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
+from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, stacked, strides_argument, transposed
 from pytensor_cl.routines.linalg.qr import Householder
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -29,11 +31,11 @@ class _Jacobi(BlockedRoutine):
         norms = self.context.empty((count, columns), self.dtype)
         arguments: tuple[Any, ...] = (SIZES.pack_values(*shape, has_v), w.buffer, v.buffer, norms.buffer)
         if self.schedule == "simt":
-            kernel = self._kernel("rotate", self.limits.size(GROUP))
+            kernel = self._kernel("rotate", self.limits.size(SMALL_GROUP_ITEMS))
             size = self._group_grid(count)
         elif count >= self.lanes and rows <= self.block:
             kernel = self._kernel("lanes")
-            size = self._grid(kernel, -(-count // self.lanes))
+            size = self._grid(kernel, ceil_div(count, self.lanes))
             vectors = size[0][0] * columns * (rows + columns)
             arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:

@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.template import render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.elemwise.routine import contiguous
-from pytensor_cl.routines.linalg.base import (
-    GROUP,
-    PIVOTS,
-    SIZES,
-    BlockedRoutine,
-    rows_of,
-    stacked,
-    strides_argument,
-)
+from pytensor_cl.routines.linalg.base import PIVOTS, SIZES, BlockedRoutine, rows_of, stacked, strides_argument
+from pytensor_cl.routines.linalg.limits import MAX_LANE_ROWS, PANEL_COLUMNS
 from pytensor_cl.routines.linalg.triangular import TriangularSolve
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -26,11 +21,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Determinant", "Inverse", "LUFactor", "Permutation", "Solve"]
-
-LANES_ROWS = 64
-"""Rows of the largest matrices that are factored in lanes."""
-PANELS = {"cpu": 32, "simt": 16}
-"""Columns that one kernel factors in a matrix of more rows than a block."""
 
 
 class _LURoutine(BlockedRoutine):
@@ -68,13 +58,13 @@ class _LURoutine(BlockedRoutine):
         Of the pivots (count, m or min(m, n)) the first min(m, n) are written.
         """
         count, m, n = lu.shape
-        if self.schedule == "simt" or count < self.lanes or n > LANES_ROWS or m != n:
+        if self.schedule == "simt" or count < self.lanes or n > MAX_LANE_ROWS or m != n:
             self._copy(a, lu.view(Layout.contiguous((*batch, m, n))._replace(offset=lu.layout.offset)))
             self._factor_rectangle(lu, pivots)
             return
         a = self._matrices(a, batch)
         kernel = self._kernel("lanes")
-        size = self._grid(kernel, -(-count // self.lanes))
+        size = self._grid(kernel, ceil_div(count, self.lanes))
         workspace = self.context.empty((size[0][0] * n * (n + 1) * self.lanes,), self.dtype)
         places = strides_argument(a), strides_argument(lu), self._pivots_argument(pivots, 0)
         buffers = a.buffer, lu.buffer, pivots.buffer, workspace.buffer
@@ -100,11 +90,11 @@ class _LURoutine(BlockedRoutine):
         There are no more columns than rows.
         """
         m, n = lu.shape[1:]
-        width = self.block if m <= self.block else PANELS[self.schedule]
+        width = self.block if m <= self.block else PANEL_COLUMNS[self.schedule]
         if n <= width:
             self._factor_panel(lu, pivots, first)
             return
-        half = -(-n // (2 * width)) * width
+        half = ceil_div(n, 2 * width) * width
         left, right = rows_of(lu, 0, m, 0, half), rows_of(lu, 0, m, half, n)
         self._factor(left, pivots, first)
         self._swap(right, pivots, first, half)
@@ -118,12 +108,12 @@ class _LURoutine(BlockedRoutine):
         arguments = SIZES.pack_values(count, m, n, 0), strides_argument(lu), self._pivots_argument(pivots, first)
         workspace: tuple[Any, ...] = ()
         if self.schedule == "simt":
-            kernel = self._kernel("panel", self.limits.size(GROUP))
+            kernel = self._kernel("panel", self.limits.size(SMALL_GROUP_ITEMS))
             size = self._group_grid(count)
         else:
             kernel = self._kernel("panel")
             size = self._grid(kernel, count)
-            vectors = size[0][0] * n * (-(-m // self.lanes) | 1)
+            vectors = size[0][0] * n * (ceil_div(m, self.lanes) | 1)
             workspace = (self.context.empty((vectors * self.lanes,), self.dtype).buffer,)
         kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer, *workspace)
 

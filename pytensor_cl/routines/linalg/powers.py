@@ -7,20 +7,18 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, MIN_ITEM_ELEMENTS, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.elemwise.routine import Copy, contiguous
 from pytensor_cl.routines.gemm.routine import BatchedGemm
-from pytensor_cl.routines.linalg.base import GROUP, stacked
+from pytensor_cl.routines.linalg.base import stacked
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Squares"]
-
-SHARE = 1 << 14
-"""Elements that are worth a work-item on schedule cpu."""
 
 
 class Squares(Routine):
@@ -95,8 +93,11 @@ class Squares(Routine):
         kernel = self._select
         work: Sizes
         if self.schedule == "cpu":
-            work = (max(1, min(target.size // SHARE, 4 * self.context.info.compute_units)),), (1,)
+            work = (
+                (max(1, min(target.size // MIN_ITEM_ELEMENTS, ITEMS_PER_UNIT * self.context.info.compute_units)),),
+                (1,),
+            )
         else:
-            work = ndrange(self.context, kernel, target.size, GROUP)
+            work = ndrange(self.context, kernel, target.size, SMALL_GROUP_ITEMS)
         buffers = counts.buffer, target.buffer, square.buffer
         kernel.launch(self.context.queue, *work, *numbers, *offsets, *buffers)

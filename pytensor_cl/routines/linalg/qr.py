@@ -7,16 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.gemm.routine import BatchedGemm
-from pytensor_cl.routines.linalg.base import (
-    GROUP,
-    SIZES,
-    BlockedRoutine,
-    rows_of,
-    stacked,
-    strides_argument,
-    transposed,
-)
+from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -97,7 +91,7 @@ class Householder(BlockedRoutine):
         taus = self.context.empty((count, self.block), self.dtype)
         arguments = SIZES.pack_values(*panel.shape, 0), strides_argument(panel), panel.buffer, taus.buffer
         if self.schedule == "simt":
-            kernel = self._kernel("panel", self.limits.size(GROUP))
+            kernel = self._kernel("panel", self.limits.size(SMALL_GROUP_ITEMS))
             size = self._group_grid(count)
         else:
             kernel = self._kernel("panel")
@@ -124,7 +118,7 @@ class Householder(BlockedRoutine):
         count, m, n = a.shape
         columns = 0 if q is None else q.shape[2]
         kernel = self._kernel("lanes")
-        size = self._grid(kernel, -(-count // self.lanes))
+        size = self._grid(kernel, ceil_div(count, self.lanes))
         workspace = self.context.empty((size[0][0] * m * (n + columns) * self.lanes,), self.dtype)
         places = (strides_argument(a if v is None else v) for v in (a, q, r))
         numbers = np.int64(0 if r is None else r.shape[1]), np.int32(has_signs)

@@ -5,23 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.routines.linalg.base import (
-    GROUP,
-    SIZES,
-    BlockedRoutine,
-    rows_of,
-    stacked,
-    strides_argument,
-    transposed,
-)
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
+from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.limits import FEW_COLUMNS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["CholeskySolve", "TriangularSolve"]
-
-FEW_COLUMNS = 8
-"""Columns below which a batch on schedule simt is solved with one matrix for each work-item."""
 
 
 class TriangularSolve(BlockedRoutine):
@@ -141,17 +133,17 @@ class TriangularSolve(BlockedRoutine):
         places = (strides_argument(a, not self.lower), *(self._rows_argument(v) for v in (b, x)))
         arguments = (sizes, *places, a.buffer, b.buffer, x.buffer)
         if self.schedule == "simt":
-            group, is_narrow = self.limits.size(GROUP), count > 1 and m < FEW_COLUMNS
+            group, is_narrow = self.limits.size(SMALL_GROUP_ITEMS), count > 1 and m < FEW_COLUMNS
             kernel = self._kernel("rows" if is_narrow else "group", group)
-            size = self._group_grid(count if is_narrow else count * -(-m // group))
+            size = self._group_grid(count if is_narrow else count * ceil_div(m, group))
         elif count >= self.lanes and m < self.lanes:
             kernel = self._kernel("lanes")
-            size = self._grid(kernel, -(-count // self.lanes))
+            size = self._grid(kernel, ceil_div(count, self.lanes))
             vectors = size[0][0] * (n * (n + 1) // 2 + n)
             arguments = (*arguments, self.context.empty((vectors * self.lanes,), self.dtype).buffer)
         else:
             kernel = self._kernel("columns")
-            size = self._grid(kernel, count * -(-m // self.lanes))
+            size = self._grid(kernel, count * ceil_div(m, self.lanes))
         kernel.launch(self.context.queue, *size, *arguments)
 
     def _rows_argument(self, array: GpuArray) -> bytes:

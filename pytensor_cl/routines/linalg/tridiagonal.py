@@ -8,10 +8,10 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.elemwise.routine import Copy, contiguous
-from pytensor_cl.routines.linalg.base import GROUP, ITEMS_PER_UNIT
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -52,7 +52,7 @@ class _Tridiagonal(Routine):
     def _range(self, kernel: Kernel, units: int) -> Sizes:
         if self.schedule == "cpu":
             return (max(1, min(units, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
-        return ndrange(self.context, kernel, units, GROUP)
+        return ndrange(self.context, kernel, units, SMALL_GROUP_ITEMS)
 
     def _copy(self, source: GpuArray, target: GpuArray) -> None:
         """Cast and copy an array, repeated to the shape of the target."""

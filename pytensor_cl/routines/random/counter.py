@@ -7,15 +7,16 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.random.distributions import COUNTER_VARIATES
 from pytensor_cl.routines.random.draw import Draw, HostDraw
-from pytensor_cl.routines.random.stream import GROUP, tables_on
+from pytensor_cl.routines.random.limits import MIN_ITEM_DRAWS
+from pytensor_cl.routines.random.stream import tables_on
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["CounterDraw"]
-
-SHARE = 512  # draws that are worth a work-item on schedule cpu
 
 
 class CounterDraw(Draw):
@@ -88,8 +89,12 @@ class CounterDraw(Draw):
         kernel = self._kernel(("each", varying), lambda: self._each_source(varying))
         out, bad = context.empty(shape, self.dtype), context.from_host(np.zeros(1, "int32"))
         units, cpu = context.info.compute_units, self.schedule == "cpu"
-        group = 1 if cpu else GROUP
-        items = min(-(-out.size // SHARE), 8 * units) if cpu else min(-(-out.size // group), 64 * units) * group
+        group = 1 if cpu else SMALL_GROUP_ITEMS
+        items = (
+            min(ceil_div(out.size, MIN_ITEM_DRAWS), 8 * units)
+            if cpu
+            else min(ceil_div(out.size, group), 64 * units) * group
+        )
         kernel.launch(
             context.queue,
             (items,),

@@ -7,8 +7,10 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.random.draw import Draw, HostDraw, Request
-from pytensor_cl.routines.random.stream import GROUP
+from pytensor_cl.routines.random.limits import MIN_ITEM_DIRICHLET
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
@@ -16,7 +18,6 @@ __all__ = ["LEAST_SHAPE", "DirichletDraw"]
 
 LEAST_SHAPE = 0.1
 """Where the largest shape is smaller, NumPy draws beta numbers, which depend on the category."""
-SHARE = 256  # numbers that are worth a work-item on schedule cpu
 
 
 class DirichletDraw(Draw):
@@ -59,8 +60,12 @@ class DirichletDraw(Draw):
         kernel = self._kernel("normalize", self._normalize_source)
         out = self.context.empty(request.shape, self.dtype)
         units, cpu = self.context.info.compute_units, self.schedule == "cpu"
-        group = 1 if cpu else GROUP
-        items = min(-(-out.size // SHARE), 8 * units) if cpu else min(-(-rows // group), 64 * units) * group
+        group = 1 if cpu else SMALL_GROUP_ITEMS
+        items = (
+            min(ceil_div(out.size, MIN_ITEM_DIRICHLET), 8 * units)
+            if cpu
+            else min(ceil_div(rows, group), 64 * units) * group
+        )
         arguments = np.int64(rows), np.int64(length), numbers.buffer, out.buffer
         kernel.launch(self.context.queue, (items,), (group,), *arguments)
         return out

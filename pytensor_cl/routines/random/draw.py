@@ -9,19 +9,20 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, VARIATES, Distribution
 from pytensor_cl.routines.random.generator import ARGUMENTS, RawSequence, is_known, sequence_of
-from pytensor_cl.routines.random.stream import FILL_LANES, GROUP, NotNumpy, Stream
+from pytensor_cl.routines.random.limits import CHUNKS_PER_UNIT, DRAW_LANES, FILL_LANES, MIN_UNIFORM_CHUNK
+from pytensor_cl.routines.random.stream import NotNumpy, Stream
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Draw", "HostDraw", "Request"]
 
-SHARES, SHORTEST = 8, 256  # chunks of uniform numbers for each compute unit; the least length of one
-LANES = 8  # of the vectors that schedule cpu computes with
 FUNCTIONS = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "pow": "pow", "tan": "trigonometric"}
 """What there is for vectors in ``kernels/math``, and in which template."""
 
@@ -96,7 +97,7 @@ class Draw:
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
         self.distribution: Distribution = (ARRAYS if of_arrays else DISTRIBUTIONS)[name]
-        self._lanes = LANES if self.schedule == "cpu" and not self.distribution.function else 1
+        self._lanes = DRAW_LANES if self.schedule == "cpu" and not self.distribution.function else 1
         self.on_host = 0
         self._name = name
         self._streams: dict[str, Stream] = {}
@@ -274,7 +275,7 @@ class Draw:
             self._streams[name] = Stream(self.context, variate, self.schedule)
         out, varying, arguments = into
         kernel = self._kernel(("place", variate.kind, varying), lambda: self._place_source(variate.kind, varying))
-        group = 1 if self.schedule == "cpu" else GROUP
+        group = 1 if self.schedule == "cpu" else SMALL_GROUP_ITEMS
         try:
             for batch in self._streams[name].draw(sequence, generator, out.size, fixed):
                 kernel.launch(
@@ -304,9 +305,12 @@ class Draw:
     ) -> None:
         """Draw uniform numbers, and what becomes of each."""
         units, cpu = self.context.info.compute_units, self.schedule == "cpu"
-        chunk = max(-(-out.size // (SHARES * units * (1 if cpu else 8 * GROUP))), SHORTEST if cpu else 64)
-        group = 1 if cpu else GROUP
-        items = -(-out.size // (chunk * group)) * group
+        chunk = max(
+            ceil_div(out.size, CHUNKS_PER_UNIT * units * (1 if cpu else 8 * SMALL_GROUP_ITEMS)),
+            MIN_UNIFORM_CHUNK if cpu else 64,
+        )
+        group = 1 if cpu else SMALL_GROUP_ITEMS
+        items = ceil_div(out.size, chunk * group) * group
         kernel = self._kernel(("uniform", sequence.name, varying), lambda: self._uniform_source(sequence.name, varying))
         kernel.launch(
             self.context.queue,

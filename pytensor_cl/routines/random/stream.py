@@ -7,22 +7,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import round_up
+from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.routine import DeviceTables
 from pytensor_cl.routines.random.distributions import Variate
 from pytensor_cl.routines.random.generator import ARGUMENTS, RawSequence, ziggurat_tables
+from pytensor_cl.routines.random.limits import (
+    CHUNK_PADDING,
+    CHUNKS_PER_UNIT,
+    FILL_LANES,
+    MAX_CHUNK,
+    MIN_CHUNK,
+    ODD_DRAWS,
+    POSITIONS_PER_ODD_DRAW,
+    ROUND_POSITIONS,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["FILL_LANES", "Batch", "NotNumpy", "Stream", "tables_on"]
-
-GROUP = 64  # work-items of a work-group on schedule simt, and of single draws that are replaced
-FILL_LANES = {"cpu": 8, "simt": 1}  # of the vectors in which a block of a generator's numbers is made
-SHORTEST, LONGEST = 64, {"cpu": 16384, "simt": 512}  # positions of a chunk
-SHARES = 8  # chunks that each compute unit gets at least
-ROUND = 1 << 22  # positions that are followed at once
-PADDING = 8  # places after those of a chunk: vectors are written and read past its end
-ODD, ODD_RARE = 256, 256  # draws, and one of so many positions, for which there is room in the list of odd ones
+__all__ = ["Batch", "NotNumpy", "Stream", "tables_on"]
 
 
 class NotNumpy(Exception):
@@ -172,11 +176,11 @@ class Stream:
     def _chunks(self, origin: int, positions: float) -> _Chunks:
         """Share out the positions; chunks are even, so that draws of two numbers each begin where chunks do."""
         variate, units = self.variate, self.context.info.compute_units
-        shares = SHARES * units * (1 if self.schedule == "cpu" else 8 * GROUP)
-        longest = max(LONGEST[self.schedule], (32 if self.schedule == "cpu" else 8) * variate.warm)
-        chunk = int(min(max(SHORTEST, positions / shares), longest)) & ~1
-        count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND) / chunk))
-        capacity = ceil(chunk / variate.least) + PADDING
+        shares = CHUNKS_PER_UNIT * units * (1 if self.schedule == "cpu" else 8 * SMALL_GROUP_ITEMS)
+        longest = max(MAX_CHUNK[self.schedule], (32 if self.schedule == "cpu" else 8) * variate.warm)
+        chunk = int(min(max(MIN_CHUNK, positions / shares), longest)) & ~1
+        count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND_POSITIONS) / chunk))
+        capacity = ceil(chunk / variate.least) + CHUNK_PADDING
         draws = self.context.empty((count * capacity,), "float64" if variate.kind == "double" else "int64")
         return _Chunks(origin, chunk, count, capacity, draws, self.context.empty((3, count), "int64"))
 
@@ -190,14 +194,14 @@ class Stream:
         """
         context, sequence = self.context, task.sequence
         lists = task.is_exact and self.variate.kind == "double"
-        most = ODD + chunks.chunks * chunks.chunk // ODD_RARE if lists else 0
+        most = ODD_DRAWS + chunks.chunks * chunks.chunk // POSITIONS_PER_ODD_DRAW if lists else 0
         odd_count = context.from_host(np.zeros(1, "int32"))
         places, numbers = context.empty((max(most, 1), 3), "int64"), context.empty((max(most, 1),), "float64")
-        group = 1 if self.schedule == "cpu" else GROUP
+        group = 1 if self.schedule == "cpu" else SMALL_GROUP_ITEMS
         extents = chunks.origin, chunks.chunk, self.variate.warm, items, chunks.chunks
         self._kernel(sequence.name).launch(
             context.queue,
-            (-(-items // group) * group,),
+            (round_up(items, group),),
             (group,),
             *sequence.arguments,
             np.uint32(sequence.pending or 0),
@@ -258,8 +262,8 @@ class Stream:
         # A fixed size of work-groups: PoCL compiles a kernel again for each size, and the count differs between calls.
         self._patch.launch(
             context.queue,
-            (-(-count // GROUP) * GROUP,),
-            (GROUP,),
+            (round_up(count, SMALL_GROUP_ITEMS),),
+            (SMALL_GROUP_ITEMS,),
             chunks.draws.buffer,
             *numbers,
             places.buffer,

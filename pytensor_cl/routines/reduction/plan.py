@@ -11,7 +11,21 @@ from math import gcd, inf, prod
 from typing import NamedTuple
 
 from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.ndrange import power_of_two
+from pytensor_cl.routines.base.two_pass import chunks_of
+from pytensor_cl.routines.reduction.limits import (
+    COALESCED_ITEMS,
+    LONG_RUN_ELEMENTS,
+    MAX_SEQUENTIAL_TERMS,
+    MIN_PACKED_ARRAY_ELEMENTS,
+    MIN_ROW_ELEMENTS,
+    NARROW_ROW_VECTORS,
+    OUTERMOST_LENGTH,
+    PACKED_ELEMENTS,
+    SHORT_ROW_VECTORS,
+    SHORT_RUN_ELEMENTS,
+)
 from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
 
@@ -34,17 +48,6 @@ __all__ = [
     "split_cpu",
     "split_simt",
 ]
-
-COLUMN_TILE = DEFAULTS["reduction.column_tile"]  # of the other families with tiles
-MIN_ROW = 16  # shorter contiguous rows are reduced with vectors across rows
-SHORT = 2  # vectors: of rows that are no longer a vector of results is finished before the next
-NARROW, PACKED = 4, 512  # vectors of rows that are packed, if they are not whole, and elements that are one row then
-MIN_ELEMENTS_TO_PACK = 1 << 16  # elements
-OUTERMOST, SHORT_RUN = 16, 256  # an outermost dimension of so many is reduced first, if the innermost is shorter
-LONG_RUN = range(256, 1 << 16)  # runs that are worth a partial result each
-COALESCED = 32  # neighbouring work-items that should read neighbouring elements
-# Longest chunk whose sum in float32 stays accurate: it bounds the length of one chain of additions.
-MAX_SEQUENTIAL_TERMS = {"rows": 1 << 17, "columns": 1 << 13}
 
 
 class Problem(NamedTuple):
@@ -155,10 +158,10 @@ def packed_rows(problem: Problem, lanes: int) -> RowPacking | None:
     width, step = problem.columns
     if len(problem.outer) != 1 or step != 1 or problem.reduced != ((problem.total, width),):
         return None
-    if width % lanes == 0 or width >= NARROW * lanes or problem.total * width < MIN_ELEMENTS_TO_PACK:
+    if width % lanes == 0 or width >= NARROW_ROW_VECTORS * lanes or problem.total * width < MIN_PACKED_ARRAY_ELEMENTS:
         return None
     group = lanes // gcd(width, lanes)
-    group *= max(1, PACKED // (group * width))
+    group *= max(1, PACKED_ELEMENTS // (group * width))
     whole, rest = divmod(problem.total, group)
     wide, left = group * width, rest * width
     first = Problem(((wide, 1, 1),), ((whole, wide),), problem.in_shift, 0)
@@ -177,15 +180,15 @@ def outermost_stage(problem: Problem) -> Problem | None:
 
     What is inside it is one long row then; else there would be many short runs.
     """
-    if len(problem.reduced) < 2 or not problem.outer or problem.outputs * problem.total < MIN_ELEMENTS_TO_PACK:
+    if len(problem.reduced) < 2 or not problem.outer or problem.outputs * problem.total < MIN_PACKED_ARRAY_ELEMENTS:
         return None
     *inside, (length, step) = problem.reduced
     row = 1
     dims = sorted((d[1], d[0]) for d in (*inside, *problem.outer))
     for stride, n in dims:
         row *= n if stride == row else 0
-    is_short = dims[0][1] < SHORT_RUN
-    if length < OUTERMOST or row != step or not is_short:
+    is_short = dims[0][1] < SHORT_RUN_ELEMENTS
+    if length < OUTERMOST_LENGTH or row != step or not is_short:
         return None
     return Problem(((row, 1, 1),), ((length, row),), problem.in_shift, 0)
 
@@ -223,14 +226,14 @@ def select_variant(problem: Problem, lanes: int = 0) -> Variant:
     """
     length, step = problem.run
     columns, column_step = problem.columns
-    if lanes and 1 < problem.total <= SHORT * lanes and column_step != 1 and columns >= lanes:
+    if lanes and 1 < problem.total <= SHORT_ROW_VECTORS * lanes and column_step != 1 and columns >= lanes:
         return Variant("short", unit=False)
-    if (step == 1 or length == 1) and (length >= MIN_ROW or length >= columns):
+    if (step == 1 or length == 1) and (length >= MIN_ROW_ELEMENTS or length >= columns):
         return Variant("rows", unit=True)
     if column_step == 1 and columns > 1:
         return Variant("columns", unit=True)
     # No dimension is contiguous: gather along the one whose elements are closer.
-    if columns < MIN_ROW or (length >= MIN_ROW and step <= column_step):
+    if columns < MIN_ROW_ELEMENTS or (length >= MIN_ROW_ELEMENTS and step <= column_step):
         return Variant("rows", unit=False)
     return Variant("columns", unit=False)
 
@@ -262,14 +265,6 @@ class Split(NamedTuple):
     output_stride: int = 1
 
 
-def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
-    """Length and number of about `wanted` chunks; the length keeps aligned vectors aligned."""
-    if wanted <= 1:
-        return max(total, 1), 1
-    length = -(-total // (64 * wanted)) * 64
-    return length, -(-total // length)
-
-
 def _is_interleaved(problem: Problem) -> bool:
     """Return whether runs of different outputs alternate in memory: a chunk per run then reads it in order.
 
@@ -278,7 +273,9 @@ def _is_interleaved(problem: Problem) -> bool:
     """
     length, step = problem.run
     between = problem.columns[1] if problem.outer else 0
-    return step == 1 and len(problem.reduced) > 1 and length in LONG_RUN and problem.reduced[1][1] > between > 0
+    return (
+        step == 1 and len(problem.reduced) > 1 and length in LONG_RUN_ELEMENTS and problem.reduced[1][1] > between > 0
+    )
 
 
 def split_cpu(
@@ -318,15 +315,15 @@ def split_cpu(
     tile = tuning["reduction.column_tile"] * lanes
     if may_be_wide and columns <= 2 * tile and problem.run[1] == columns:
         tile = columns
-    tiles = 1 if pattern == "rows" else -(-columns // tile)
+    tiles = 1 if pattern == "rows" else ceil_div(columns, tile)
     blocks = outputs if pattern == "rows" else outputs // columns * tiles
     workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
     chunks = 1
     if may_split and blocks < 4 * workers:
         chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * tuning["reduction.min_task"]))
     if may_split and is_rounded:
-        chunks = max(chunks, -(-total // MAX_SEQUENTIAL_TERMS.get(pattern, total)))
-    chunk, chunks = _chunks_of(total, chunks)
+        chunks = max(chunks, ceil_div(total, MAX_SEQUENTIAL_TERMS.get(pattern, total)))
+    chunk, chunks = chunks_of(total, chunks)
     if may_split and workers > 1 and _is_interleaved(problem):
         chunk, chunks = problem.run[0], total // problem.run[0]
     return Split(chunk, chunks, (min(workers, blocks * chunks),), (1,), blocks, tiles)
@@ -337,16 +334,16 @@ def split_simt(problem: Problem, units: int, group: int, *, may_split: bool, tun
     outputs, total = problem.outputs, problem.total
     is_along = select_variant(problem).pattern == "rows"
     wanted = tuning["reduction.groups_per_unit"] * units
-    across = 1 if is_along else min(power_of_two(outputs), COALESCED, group)
+    across = 1 if is_along else min(power_of_two(outputs), COALESCED_ITEMS, group)
     if not is_along and outputs >= wanted * group:  # enough to do without sharing
         across = group
     threads_per_output = min(group // across, power_of_two(total))
     slots = group // threads_per_output
-    groups = -(-outputs // slots)
+    groups = ceil_div(outputs, slots)
     chunks = 1
     if may_split and groups < wanted:
         chunks = min(wanted // groups, total // (tuning["reduction.min_thread"] * threads_per_output))
-    chunk, chunks = _chunks_of(total, chunks)
+    chunk, chunks = chunks_of(total, chunks)
     steps = (1, threads_per_output) if is_along else (slots, 1)
     return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads_per_output, *steps)
 

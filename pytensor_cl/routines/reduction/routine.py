@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pytensor_cl.codegen.dtypes import computed, is_complex, literal, needs_fp64, part
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.base.limits import KERNEL_DIMS
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.reduction import plan as planning
@@ -24,7 +25,6 @@ from pytensor_cl.runtime.program import Kernel
 __all__ = ["OPERATIONS", "Operation", "Reduction"]
 
 _NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices without double precision
-MANY_DIMS = 4  # outer dimensions that every kernel takes, so that most programs share one for all shapes
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Reduction(Routine):
             "identity": literal(operation.identity(dtype), dtype),
             "acc_dtype": self.acc_dtype,
             "compensation": self._compensation,
-            "outer_dims": max(MANY_DIMS, self.ndim - len(self.axes)),
+            "outer_dims": max(KERNEL_DIMS, self.ndim - len(self.axes)),
             "reduced_dims": max(1, len(self.axes)),
         }
 

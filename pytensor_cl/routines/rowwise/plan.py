@@ -6,8 +6,23 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import BUSY_GROUPS_PER_UNIT, CORE_CACHE_BYTES, ITEMS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import power_of_two
+from pytensor_cl.routines.base.two_pass import chunks_of
 from pytensor_cl.routines.reduction import plan as planning
+from pytensor_cl.routines.reduction.limits import COALESCED_ITEMS, SHORT_ROW_VECTORS
+from pytensor_cl.routines.rowwise.limits import (
+    COLUMNS_PER_VECTOR_DIVISOR,
+    MAX_SEQUENTIAL_TERMS,
+    MIN_CHUNK_ELEMENTS,
+    MIN_NARROW_ROWS,
+    MIN_READS_TO_TRANSPOSE,
+    MIN_REUSE_TO_TRANSPOSE,
+    MIN_SHARED_ELEMENTS,
+    MIN_SIMT_ITEM_ELEMENTS,
+    WIDE_TILE_VECTORS,
+)
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
 __all__ = [
@@ -27,19 +42,6 @@ __all__ = [
     "tiled",
 ]
 
-GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit of a GPU busy
-MIN_THREAD = 16  # elements that a work-item should reduce before it meets the others
-MIN_TASK = 1 << 14  # elements of a chunk below which splitting a reduction costs more than it gives
-MIN_MAP = 1 << 13  # the same where there are no partial results to put together
-SMALL = 1 << 14  # elements that one work-item does sooner than several start
-CACHE = 1 << 19  # bytes of a task that are still in the cache when they are read again
-MAX_SEQUENTIAL_TERMS = 1 << 17  # elements of a chunk whose sum in float32 stays accurate
-WIDE = 16  # vectors across which a tile is read in longer runs
-SHORT = 2  # vectors: the limit of rows of which each lane has one
-MIN_REUSE_TO_TRANSPOSE = 4  # reads of each element of an array that is transposed before
-MIN_READS_TO_TRANSPOSE = 1 << 16  # the same of all its elements
-SHARE, MANY_ROWS = 3, 1 << 12  # of a vector that columns must fill if they are fewer, and elements of each
-ALIGN = 64  # elements: chunks begin at whole vectors
 
 Dims = tuple[tuple[int, ...], ...]
 
@@ -139,7 +141,7 @@ def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
     lead = 1 + rows.lead
     if rows.columns < lanes <= rows.total:
         return "rows"
-    if 1 < rows.total <= SHORT * lanes and not (light and _lies_along(rows, lanes, light)):
+    if 1 < rows.total <= SHORT_ROW_VECTORS * lanes and not (light and _lies_along(rows, lanes, light)):
         return "columns"
     outer = tuple((d[0], d[lead], d[lead]) for d in rows.outer)
     reduced = tuple((d[0], d[lead]) for d in rows.reduced)
@@ -156,11 +158,15 @@ def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
     full
         The full arrays.
     """
-    if len(rows.outer) != 1 or len(rows.reduced) != 1 or not lanes <= SHARE * rows.columns < SHARE * lanes:
+    if (
+        len(rows.outer) != 1
+        or len(rows.reduced) != 1
+        or not lanes <= COLUMNS_PER_VECTOR_DIVISOR * rows.columns < COLUMNS_PER_VECTOR_DIVISOR * lanes
+    ):
         return False
     (_, *across), (count, *along) = rows.outer[0], rows.reduced[0]
     lead = rows.lead in full and across[rows.lead] == 1
-    return lead and count >= MANY_ROWS and all((across[a], along[a]) in ((1, rows.columns), (0, 1)) for a in full)
+    return lead and count >= MIN_NARROW_ROWS and all((across[a], along[a]) in ((1, rows.columns), (0, 1)) for a in full)
 
 
 def with_long_run(rows: Rows, lanes: int) -> Rows:
@@ -213,7 +219,11 @@ def tiled(
         Access to each array, ``tile`` for those that have.
     """
     total = rows.total
-    if not (rows.outer and len(rows.reduced) == 1 and 1 < total <= SHORT * lanes <= SHORT * rows.columns):
+    if not (
+        rows.outer
+        and len(rows.reduced) == 1
+        and 1 < total <= SHORT_ROW_VECTORS * lanes <= SHORT_ROW_VECTORS * rows.columns
+    ):
         return 0, tuple(access)
     columns = min(lanes, 1 << (total - 1).bit_length())
     found = list(access)
@@ -299,20 +309,13 @@ class Split(NamedTuple):
     row_stride: int = 1
 
 
-def _chunks_of(total: int, wanted: int) -> tuple[int, int]:
-    if wanted <= 1:
-        return max(total, 1), 1
-    length = -(-total // (ALIGN * wanted)) * ALIGN
-    return length, -(-total // length)
-
-
 def _column_tile(rows: Rows, lanes: int, tile_vectors: int, nbytes: int) -> tuple[int, bool]:
     """Return the width of a tile in rows, and whether it stays in the cache.
 
     A narrow tile is slower than a second pass over memory: it touches many pages, and loads bytes that it does not use.
     """
-    fitting = CACHE // max(1, rows.total * lanes * nbytes)
-    is_cached = fitting >= min(WIDE, tile_vectors, -(-rows.columns // lanes))
+    fitting = CORE_CACHE_BYTES // max(1, rows.total * lanes * nbytes)
+    is_cached = fitting >= min(WIDE_TILE_VECTORS, tile_vectors, ceil_div(rows.columns, lanes))
     return (min(tile_vectors, fitting) if is_cached else tile_vectors) * lanes, is_cached
 
 
@@ -326,7 +329,7 @@ def split_cpu(
     passes: int,
     nbytes: int,
     is_rounded: bool,
-    min_task: int = MIN_TASK,
+    min_task: int = MIN_CHUNK_ELEMENTS,
 ) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
 
@@ -349,38 +352,40 @@ def split_cpu(
     """
     count, total = rows.number, rows.total
     width, is_cached = (
-        _column_tile(rows, lanes, tile_vectors, nbytes) if pattern == "columns" else (1, total * nbytes <= CACHE)
+        _column_tile(rows, lanes, tile_vectors, nbytes)
+        if pattern == "columns"
+        else (1, total * nbytes <= CORE_CACHE_BYTES)
     )
     if passes == 1:
         width = tile_vectors * lanes if pattern == "columns" else 1
-    tiles = -(-rows.columns // width) if pattern == "columns" else 1
+    tiles = ceil_div(rows.columns, width) if pattern == "columns" else 1
     blocks = count // rows.columns * tiles if pattern == "columns" else count
-    workers = 4 * units if count * total >= SMALL else 1
+    workers = ITEMS_PER_UNIT * units if count * total >= MIN_SHARED_ELEMENTS else 1
     chunks = 1
     if blocks < (2 * units if is_cached and passes > 1 else 4 * workers):
         chunks = min(workers // gcd(blocks, workers), count * total // (blocks * min_task))
     if is_rounded and chunks > 1:
-        chunks = max(chunks, -(-total // MAX_SEQUENTIAL_TERMS))
-    chunk, chunks = _chunks_of(total, chunks)
+        chunks = max(chunks, ceil_div(total, MAX_SEQUENTIAL_TERMS))
+    chunk, chunks = chunks_of(total, chunks)
     return Split(chunk, chunks, min(workers, blocks * chunks), blocks, tiles, width, is_cached and chunks == 1)
 
 
 def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
     """Share out the work to many work-groups of `group` work-items."""
     count, total, is_along = rows.number, rows.total, pattern == "rows"
-    wanted = GROUPS_PER_UNIT * units
-    across = 1 if is_along else min(power_of_two(count), planning.COALESCED, group)
+    wanted = BUSY_GROUPS_PER_UNIT * units
+    across = 1 if is_along else min(power_of_two(count), COALESCED_ITEMS, group)
     if not is_along and count >= wanted * group:  # enough to do without sharing
         across = group
     threads_per_row = min(group // across, power_of_two(total))
     if is_along:
         threads_per_row = min(threads_per_row, power_of_two(max(1, total // 4)))
     slots = group // threads_per_row
-    groups = -(-count // slots)
+    groups = ceil_div(count, slots)
     chunks = 1
     if groups < units:
-        chunks = min(wanted // groups, total // (MIN_THREAD * threads_per_row))
-    chunk, chunks = _chunks_of(total, chunks)
+        chunks = min(wanted // groups, total // (MIN_SIMT_ITEM_ELEMENTS * threads_per_row))
+    chunk, chunks = chunks_of(total, chunks)
     steps = (1, threads_per_row) if is_along else (slots, 1)
     return Split(chunk, chunks, groups, count, 1, 1, False, threads_per_row, *steps)
 

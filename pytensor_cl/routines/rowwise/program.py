@@ -18,10 +18,10 @@ from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.elemwise.routine import ElementFunction
 from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.reduction.routine import OPERATIONS
+from pytensor_cl.routines.rowwise.limits import MIN_RECOMPUTE_COST
 
 __all__ = [
     "ALWAYS_RECOMPUTE",
-    "RECOMPUTE_COST_LIMIT",
     "Map",
     "Operand",
     "Program",
@@ -32,8 +32,6 @@ __all__ = [
     "accumulator",
 ]
 
-RECOMPUTE_COST_LIMIT = 6
-"""Cost from which a later loop reads a value back from the cache instead of computing it again."""
 
 ALWAYS_RECOMPUTE = 1 << 30
 """A cost that no value has."""
@@ -289,7 +287,7 @@ class Program:
         self,
         function: RowFunction,
         has_fp64: bool,
-        cost_limit: int = RECOMPUTE_COST_LIMIT,
+        cost_limit: int = MIN_RECOMPUTE_COST,
         *,
         spill_operands: bool = False,
     ) -> None:
@@ -489,7 +487,7 @@ class _Writer:
         step, target = self._function.step(value), f"r{value}{self._row_index}"
         assert isinstance(step, Map)
         plain = self._assign(target, value, self._row_lanes)
-        if step.cost < RECOMPUTE_COST_LIMIT or isinstance(step.function, TableLookup) or self._row_lanes == self._lanes:
+        if step.cost < MIN_RECOMPUTE_COST or isinstance(step.function, TableLookup) or self._row_lanes == self._lanes:
             return plain
         vector = vector_type(self._function.dtypes[value], self._lanes)
         lines = "{", f"{vector} all;", self._assign("all", value, self._lanes), f"{target} = all.s0;", "}"

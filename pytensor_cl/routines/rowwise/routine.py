@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import round_up
+from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES, COLUMN_TILE_VECTORS, GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults
@@ -18,15 +20,14 @@ from pytensor_cl.routines.rowwise import plan as planning
 from pytensor_cl.routines.rowwise.common import Array, Plan, Value, Variant
 from pytensor_cl.routines.rowwise.gathered import GatheredRows
 from pytensor_cl.routines.rowwise.layouts import RowLayouts, Shape
-from pytensor_cl.routines.rowwise.plan import Rows, Split
-from pytensor_cl.routines.rowwise.program import (
-    ALWAYS_RECOMPUTE,
-    RECOMPUTE_COST_LIMIT,
-    Program,
-    RowFunction,
-    RowPass,
-    accumulator,
+from pytensor_cl.routines.rowwise.limits import (
+    MIN_CHUNK_ELEMENTS,
+    MIN_MAP_CHUNK_ELEMENTS,
+    MIN_RECOMPUTE_COST,
+    ROW_KERNEL_DIMS,
 )
+from pytensor_cl.routines.rowwise.plan import Rows, Split
+from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Program, RowFunction, RowPass, accumulator
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
@@ -35,10 +36,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Rowwise"]
-
-GROUP = 256  # work-items of a work-group on schedule simt
-MANY_DIMS = 2  # dimensions across rows that every kernel takes
-COLUMN_TILE = 64  # vectors of a tile: it spans whole pages, its sums fit the first-level cache
 
 
 class Rowwise(Checked):
@@ -88,7 +85,7 @@ class Rowwise(Checked):
         fp64 = context.info.has_fp64 if has_fp64 is None else has_fp64
         self._cached, self._uncached = Program(function, fp64), Program(function, fp64, ALWAYS_RECOMPUTE)
         if self.schedule == "cpu":
-            self._in_tiles = Program(function, fp64, RECOMPUTE_COST_LIMIT, spill_operands=True)
+            self._in_tiles = Program(function, fp64, MIN_RECOMPUTE_COST, spill_operands=True)
         self._lanes = 8 if function.itemsize == 8 else 16
         self._takes = TableLookups(self, function.takes, len(function.tables))
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
@@ -102,12 +99,12 @@ class Rowwise(Checked):
         ]
         self.value_arguments = value_arguments(self._scalars)
         self._arrays = self._describe_arrays()
-        self._dims = max(MANY_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
+        self._dims = max(ROW_KERNEL_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
         self._passes = self._uncached.passes(1, 1)
         self._pass_count = sum(not loop.is_empty for loop in self._passes)  # over a row
         # Three passes, as in a softmax, and row values of many operations take long for each row. Gathering one array
         # takes little time.
-        is_cheap = self._pass_count <= 2 and function.row_cost < RECOMPUTE_COST_LIMIT
+        is_cheap = self._pass_count <= 2 and function.row_cost < MIN_RECOMPUTE_COST
         self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
         self._totals = [total for loop in self._passes for total in loop.totals]
@@ -187,7 +184,7 @@ class Rowwise(Checked):
             or (rows.outer and rows.reduced[0][lead] < rows.outer[0][lead])
         ):
             return 1
-        return COLUMN_TILE
+        return COLUMN_TILE_VECTORS
 
     def _program(self, variant: Variant) -> Program:
         if not variant.is_cached:
@@ -270,7 +267,7 @@ class Rowwise(Checked):
         if self.schedule == "cpu":
             return 1
         kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self._totals}
-        return self.limits.size(GROUP, sum(kinds.values()))
+        return self.limits.size(GROUP_ITEMS, sum(kinds.values()))
 
     def _build(self, key: tuple[Variant, int | None]) -> Kernel:
         return self.limits.kernel(self._source(*key), None, self._group)
@@ -376,7 +373,7 @@ class Rowwise(Checked):
             passes=self._pass_count,
             nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._cached.spills),
             is_rounded=any(t.acc_dtype == "float32" and not t.compensation for t in self._totals),
-            min_task=planning.MIN_TASK if self._totals else planning.MIN_MAP,
+            min_task=MIN_CHUNK_ELEMENTS if self._totals else MIN_MAP_CHUNK_ELEMENTS,
         )
 
     def _scratch(self, rows: Rows, split: Split, program: Program) -> list[int]:
@@ -385,7 +382,7 @@ class Rowwise(Checked):
         for v in program.spills:
             places.append(at)
             items = rows.total * split.width + self._lanes
-            at += -(-items * np.dtype(self.function.dtypes[v]).itemsize // 64) * 64
+            at += round_up(items * np.dtype(self.function.dtypes[v]).itemsize, CACHE_LINE_BYTES)
         return [at, *places]
 
     def _partials(self, split: Split) -> PartialResults:

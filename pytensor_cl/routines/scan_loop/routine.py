@@ -8,9 +8,12 @@ import numpy as np
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Routine, struct_argument
 from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.scan_loop.limits import HELD_BYTES, MAX_VECTORS
 from pytensor_cl.routines.scan_loop.program import (
     OUTPUT,
     SEQUENCE,
@@ -27,15 +30,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["ScanLoop"]
-
-HELD_BYTES = 1 << 14
-"""Bytes of values that a work-item of schedule cpu holds from step to step: they stay in the first-level cache."""
-MOST_VECTORS = 8
-"""Vectors that a work-item of schedule cpu advances in turn, so that operations of one hide the latency of others."""
-GROUP = 64
-"""Work-items of a work-group on schedule simt."""
-ITEMS_PER_UNIT = 4
-"""Work-items for each compute unit on schedule cpu."""
 
 
 class _Operand(NamedTuple):
@@ -116,7 +110,7 @@ class ScanLoop(Routine):
         if lanes == 1:
             return 1
         held = max(1, self.program.held) * lanes * self.program.step.itemsize
-        return max(1, min(MOST_VECTORS, HELD_BYTES // held))
+        return max(1, min(MAX_VECTORS, HELD_BYTES // held))
 
     @property
     def _in_buffer(self) -> bool:
@@ -279,12 +273,12 @@ class ScanLoop(Routine):
         shape = [max(1, merged.get(axes, 1)) for axes in order]
         lanes = self._lanes if shape[-1] > self._lanes // 4 else 1
         kernel = self._kernels[lanes]
-        units = -(-shape[-1] // lanes)
+        units = ceil_div(shape[-1], lanes)
         vectors = self._vectors_at_a_time(units, prod(shape[:-1]), lanes)
         places = [self._packed(o, a, order, rows[o.number], steps) for o, a in zip(self._operands, arrays, strict=True)]
         packed = self._geometry.pack(steps=steps, vectors=vectors, shape=shape, at=places)
         geometry = struct_argument(self.context, packed, self._in_buffer)
-        sizes = self._sizes(kernel, -(-units // vectors) * prod(shape[:-1]))
+        sizes = self._sizes(kernel, ceil_div(units, vectors) * prod(shape[:-1]))
         buffers = [array.buffer for array in (*self._with_memory(arrays), *further)]
         kernel.launch(self.context.queue, *sizes, geometry, *buffers)
 
@@ -313,13 +307,13 @@ class ScanLoop(Routine):
 
     def _vectors_at_a_time(self, units: int, rows: int, lanes: int) -> int:
         """Return how many vectors a work-item advances in turn, so that all compute units have work."""
-        share = -(-units * rows // max(1, self.context.info.compute_units))
+        share = ceil_div(units * rows, max(1, self.context.info.compute_units))
         return max(1, min(self._vectors(lanes), units, share))
 
     def _sizes(self, kernel: Kernel, chunks: int) -> Any:
         if self.schedule == "cpu":
             return (max(1, min(chunks, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
-        return ndrange(self.context, kernel, chunks, GROUP)
+        return ndrange(self.context, kernel, chunks, SMALL_GROUP_ITEMS)
 
     def _packed(
         self, operand: _Operand, array: GpuArray, order: Sequence[tuple[int, ...]], rows: int, steps: int

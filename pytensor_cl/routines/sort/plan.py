@@ -9,7 +9,10 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype, literal
 from pytensor_cl.codegen.structs import Struct
+from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.reduction.plan import canonicalize_dims
+from pytensor_cl.routines.sort.limits import MAX_NETWORK_ROW, MAX_NETWORK_ROW_OF_MANY, MIN_ITEM_KEYS, TILE_ELEMENTS
 from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
@@ -25,23 +28,6 @@ __all__ = [
     "share_out",
     "uses_network",
 ]
-
-SHORT_ROW = 2048
-"""Elements of the longest rows that a network sorts, however few there are."""
-
-SHORT_ROW_OF_MANY = 8192
-"""The same where the rows fill the vectors of all compute units, on schedule cpu."""
-
-CHUNK = 1 << 15
-"""Elements of a row that justify a work-item of schedule cpu."""
-
-TILE = 1024
-"""Elements that a work-group of schedule simt moves at once."""
-
-MOVED = 4
-"""Elements that a work-item of schedule simt ranks and moves at once."""
-
-UINT_LIMIT = 1 << 32
 
 
 class KeyCode(NamedTuple):
@@ -134,25 +120,25 @@ def uses_network(problem: Problem, many: int, tile: int) -> bool:
     tile
         Elements that there is room for.
     """
-    return problem.length <= min(tile, SHORT_ROW_OF_MANY if problem.rows >= many else SHORT_ROW)
+    return problem.length <= min(tile, MAX_NETWORK_ROW_OF_MANY if problem.rows >= many else MAX_NETWORK_ROW)
 
 
 def share_out(problem: Problem, units: int, schedule: str) -> Split:
     """Cut rows into chunks: enough to keep the device busy, none too small to justify its counts of digits."""
     is_simt = schedule == "simt"
-    least, wanted = (TILE, 8 * units) if is_simt else (CHUNK, 2 * units)
-    wanted = max(1, min(-(-wanted // problem.rows), problem.length // least))
-    chunk = -(-problem.length // (wanted * TILE)) * TILE
-    chunks = -(-problem.length // chunk)
+    least, wanted = (TILE_ELEMENTS, 8 * units) if is_simt else (MIN_ITEM_KEYS, 2 * units)
+    wanted = max(1, min(ceil_div(wanted, problem.rows), problem.length // least))
+    chunk = ceil_div(problem.length, wanted * TILE_ELEMENTS) * TILE_ELEMENTS
+    chunks = ceil_div(problem.length, chunk)
     tasks = problem.rows * chunks
-    return Split(chunk, chunks, tasks if is_simt else min(tasks, 4 * units))
+    return Split(chunk, chunks, tasks if is_simt else min(tasks, ITEMS_PER_UNIT * units))
 
 
 def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:
     """Return the work-items for a short row, the rows that a work-group sorts at once, and how many work-groups."""
     threads = min(group, 1 << max(problem.length // 2 - 1, 0).bit_length())
     slots = min(group // threads, tile // problem.length)
-    return Split(threads, slots, min(-(-problem.rows // slots), 64 * units))
+    return Split(threads, slots, min(ceil_div(problem.rows, slots), 64 * units))
 
 
 @cache

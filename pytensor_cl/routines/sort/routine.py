@@ -6,9 +6,12 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.along_axis import AlongAxis, Operands
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, ITEMS_PER_UNIT, KERNEL_DIMS, UINT_LIMIT
 from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.routines.sort import plan as planning
+from pytensor_cl.routines.sort.limits import ITEM_ELEMENTS, MAX_NETWORK_BYTES, MAX_NETWORK_ROW_OF_MANY, MIN_LONG_ROW
 from pytensor_cl.routines.sort.plan import Problem, Split
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -16,11 +19,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["ArgSort", "Sort"]
-
-GROUP = 256  # work-items of a work-group on schedule simt
-MANY_DIMS = 4  # dimensions besides the axis that every kernel takes
-LOCAL_BYTES = 1 << 14  # local memory for a row that a network sorts
-LONG_ROW = 1 << 23  # elements that justify more digits per pass: counts of shorter rows fit in the caches with the rows
 
 
 class _Digits(NamedTuple):
@@ -74,7 +72,7 @@ class Sort(AlongAxis[_Plan]):
         self.output_dtypes = ("int64" if self._indexed else dtype,)
         self._code = planning.key_code(dtype, merges_zeros=self._indexed)
         self._bits = 8 * np.dtype(dtype).itemsize
-        self._dims = max(MANY_DIMS, ndim - 1)
+        self._dims = max(KERNEL_DIMS, ndim - 1)
 
     def _arguments(self, is_128_bit: bool) -> dict[str, Any]:
         key, to_key, from_key = self._code
@@ -102,8 +100,8 @@ class Sort(AlongAxis[_Plan]):
     def _tile(self) -> int:
         """Elements of the longest row that a network takes."""
         if self.schedule == "cpu":
-            return planning.SHORT_ROW_OF_MANY
-        return min(LOCAL_BYTES, local_memory(self.limits.info)) // self._element // 32 * 32
+            return MAX_NETWORK_ROW_OF_MANY
+        return min(MAX_NETWORK_BYTES, local_memory(self.limits.info)) // self._element // 32 * 32
 
     def _radix_element(self, digits: _Digits) -> int:
         """Bytes of an element."""
@@ -113,13 +111,17 @@ class Sort(AlongAxis[_Plan]):
         """Work-items of a work-group that counts digits, or moves elements: see `sort_radix_simt.mako`."""
         bins, counter = 1 << digits.bits, 4 if digits.counter == "uint" else 8
         gaps = self._radix_element(digits) // 2 + 1
-        moving = planning.MOVED * self._radix_element(digits) + gaps + max(8, 2 * bins)
-        return self.limits.size(GROUP, max(bins * counter, moving), 2 * bins * counter)
+        moving = ITEM_ELEMENTS * self._radix_element(digits) + gaps + max(8, 2 * bins)
+        return self.limits.size(GROUP_ITEMS, max(bins * counter, moving), 2 * bins * counter)
 
     def _network(self) -> KernelSource:
         arguments = self._arguments(self._bits == 64)
         if self.schedule == "simt":
-            sizes: dict[str, Any] = {"group": self.limits.size(GROUP), "tile": self._tile, "itemsize": self._element}
+            sizes: dict[str, Any] = {
+                "group": self.limits.size(GROUP_ITEMS),
+                "tile": self._tile,
+                "itemsize": self._element,
+            }
             return kernel_source("sort/network_simt", **sizes, **arguments)
         return kernel_source("sort/network_cpu", lanes=self._lanes, **arguments)
 
@@ -131,7 +133,7 @@ class Sort(AlongAxis[_Plan]):
             return kernel_source(
                 "sort/radix_simt",
                 group=self._radix_group(digits),
-                items_per_thread=planning.MOVED,
+                items_per_thread=ITEM_ELEMENTS,
                 itemsize=self._radix_element(digits),
                 **arguments,
             )
@@ -192,18 +194,18 @@ class Sort(AlongAxis[_Plan]):
 
     def _network_plan(self, problem: Problem, units: int) -> _Plan:
         if self.schedule == "simt":
-            group = self.limits.size(GROUP)
+            group = self.limits.size(GROUP_ITEMS)
             split = planning.share_group(problem, units, group, self._tile)
         else:
             group = 1
-            split = Split(problem.length, 1, min(-(-problem.rows // self._lanes), 4 * units))
+            split = Split(problem.length, 1, min(ceil_div(problem.rows, self._lanes), ITEMS_PER_UNIT * units))
         geometry = planning.pack_geometry(problem, split, self._dims)
         return _Plan((self._kernel(self._network(), "", group),), problem, split, geometry, group)
 
     def _digits(self, problem: Problem) -> _Digits:
-        limit = 4 if self.schedule == "simt" else 11 if problem.length >= LONG_ROW else 8
-        passes = -(-self._bits // limit)
-        return _Digits(-(-self._bits // passes), passes, "uint" if problem.length < planning.UINT_LIMIT else "ulong")
+        limit = 4 if self.schedule == "simt" else 11 if problem.length >= MIN_LONG_ROW else 8
+        passes = ceil_div(self._bits, limit)
+        return _Digits(ceil_div(self._bits, passes), passes, "uint" if problem.length < UINT_LIMIT else "ulong")
 
     def _radix_kernels(self, digits: _Digits, group: int) -> tuple[Kernel, ...]:
         """Return the kernels that clear and scan, and then those that count and scatter, pass by pass."""

@@ -10,8 +10,10 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, KERNEL_DIMS
+from pytensor_cl.routines.base.ndrange import Sizes, item_range, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, struct_argument
+from pytensor_cl.routines.sort.limits import MIN_ITEM_SEARCHES, SEARCH_LANES
 from pytensor_cl.routines.sort.plan import key_code
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -20,11 +22,6 @@ from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["SearchSorted"]
-
-GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 512  # searches that justify a work-item of schedule cpu
-LANES = 8  # searches that run side by side on schedule cpu
-MANY_DIMS = 4  # dimensions that every kernel takes
 
 
 @cache
@@ -99,7 +96,7 @@ class SearchSorted(Checked):
             "key": ctype(code.dtype),
             "to_key": code.to_key,
             "side": side,
-            "lanes": LANES if self.schedule == "cpu" else 1,
+            "lanes": SEARCH_LANES if self.schedule == "cpu" else 1,
             "schedule": self.schedule,
         }
         self._kernels = KernelVariants(self._build)
@@ -122,7 +119,7 @@ class SearchSorted(Checked):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for arrays of a few dimensions."""
-        return (self._source(MANY_DIMS),)
+        return (self._source(KERNEL_DIMS),)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output: that of the values, broadcast with the rows.
@@ -163,7 +160,7 @@ class SearchSorted(Checked):
         flat = values.broadcast_to(output.shape)
         operands = (output.strides, flat.strides, *steps, *((0,) * output.ndim,) * (1 - len(sorter)))
         shape, strides = collapse(output.shape, operands)
-        unused = max(MANY_DIMS, len(shape)) - len(shape)
+        unused = max(KERNEL_DIMS, len(shape)) - len(shape)
         columns = [(1,) * unused + shape, *((0,) * unused + s for s in strides)]
         tail = tuple(n for column in columns for n in column[::-1])
         ends = (rows.strides[-1], sorter[0].strides[-1] if sorter else 0)
@@ -174,10 +171,9 @@ class SearchSorted(Checked):
 
     def _sizes(self, kernel: Kernel, size: int) -> Sizes:
         """Return the NDRange and the work-group for so many searches."""
-        units = self.context.info.compute_units
         if self.schedule == "cpu":
-            return (min(4 * units, -(-size // SHARE)),), (1,)
-        return ndrange(self.context, kernel, size, GROUP)
+            return item_range(self.context, size, MIN_ITEM_SEARCHES)
+        return ndrange(self.context, kernel, size, GROUP_ITEMS)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""

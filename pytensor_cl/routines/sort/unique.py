@@ -7,10 +7,12 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
-from pytensor_cl.routines.base.ndrange import Sizes, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, INT_LIMIT
+from pytensor_cl.routines.base.ndrange import Sizes, item_range, ndrange
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.sort.limits import MIN_ITEM_UNIQUE
 from pytensor_cl.routines.sort.plan import key_code
 from pytensor_cl.routines.sort.routine import ArgSort, Sort
 from pytensor_cl.runtime.array import GpuArray
@@ -19,10 +21,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 __all__ = ["Unique"]
-
-GROUP = 256  # work-items of a work-group on schedule simt
-SHARE = 1 << 13  # elements that justify a work-item of schedule cpu
-INT_LIMIT = 1 << 31  # elements that 32-bit integers can number
 
 
 class _Parts(NamedTuple):
@@ -176,9 +174,8 @@ class Unique(Routine):
         key = source.name, suffix
         if key not in self._kernels:
             self._kernels[key] = self.context.kernel(source, source.name + suffix)
-        units = self.context.info.compute_units
         if self.schedule == "cpu":
-            sizes: Sizes = (min(4 * units, -(-size // SHARE)),), (1,)
+            sizes: Sizes = item_range(self.context, size, MIN_ITEM_UNIQUE)
         else:
-            sizes = ndrange(self.context, self._kernels[key], size, GROUP)
+            sizes = ndrange(self.context, self._kernels[key], size, GROUP_ITEMS)
         self._kernels[key].launch(self.context.queue, *sizes, *arguments)

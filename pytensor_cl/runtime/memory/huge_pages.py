@@ -5,6 +5,8 @@ import mmap
 from functools import lru_cache
 from typing import Any
 
+from pytensor_cl.integers import round_up
+
 __all__ = ["PAGE", "advise_huge_pages"]
 
 PAGE = 2 << 20
@@ -35,6 +37,6 @@ def advise_huge_pages(address: int, nbytes: int) -> int:
     int
         Bytes of those pages; 0 if the system refuses them.
     """
-    begin, end = -(-address // PAGE) * PAGE, (address + nbytes) // PAGE * PAGE
+    begin, end = round_up(address, PAGE), (address + nbytes) // PAGE * PAGE
     madvise = _madvise() if begin < end else None
     return end - begin if madvise is not None and madvise(begin, end - begin, mmap.MADV_HUGEPAGE) == 0 else 0

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.template import kernel_source
+from pytensor_cl.integers import round_up
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.interfaces import DeviceContext
@@ -458,4 +459,4 @@ class _TableLayout:
 
 
 def _aligned(count: int) -> int:
-    return -(-count // _VALUE) * _VALUE
+    return round_up(count, _VALUE)

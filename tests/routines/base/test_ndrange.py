@@ -8,8 +8,8 @@ import pytest
 
 from pytensor_cl.codegen.emitter import unroll_of
 from pytensor_cl.errors import CompilationError
+from pytensor_cl.routines.base.limits import INT_LIMIT
 from pytensor_cl.routines.base.ndrange import (
-    INT_MAX,
     WorkGroupLimits,
     index_type,
     local_memory,
@@ -55,8 +55,8 @@ def settled(routine, plan):
 
 
 def test_index_type():
-    assert (index_type(INT_MAX), index_type(INT_MAX + 1)) == ("int", "long")
-    assert (index_type(INT_MAX - 9, 9), index_type(INT_MAX - 9, 10)) == ("int", "long")
+    assert (index_type(INT_LIMIT - 1), index_type(INT_LIMIT)) == ("int", "long")
+    assert (index_type(INT_LIMIT - 10, 9), index_type(INT_LIMIT - 10, 10)) == ("int", "long")
 
 
 def test_work_group_size(context):

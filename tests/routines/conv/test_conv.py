@@ -278,7 +278,10 @@ UNFOLDED = {
 def test_unfolded(context, make, rng, schedule, monkeypatch, case):
     """Convolutions that read filters in place, with matrices of one block and of several."""
     shape, kernel, parameters = UNFOLDED[case]
-    for limits in ({}, {"_COLUMNS": 32, "_NARROW": 32, "_DEPTH": 32, "_SHORT": 16}):
+    for limits in (
+        {},
+        {"IM2COL_MAX_COLUMNS": 32, "IM2COL_MIN_COLUMNS": 32, "IM2COL_MAX_DEPTH": 32, "IM2COL_MIN_DEPTH": 16},
+    ):
         for name, limit in limits.items():
             monkeypatch.setattr(im2col, name, limit)
         check(make, context, rng, "float32", shape, kernel, **parameters)
@@ -319,10 +322,10 @@ def is_whole(routine, name, *layouts):
 def test_folded(context, make, rng, schedule, monkeypatch, case):
     """Gradients of inputs whose products are added up where they meet, with sums of one block and of several."""
     shape, kernel, parameters = FOLDED[case]
-    for name in ("_STRIDED", "_PLAIN"):
+    for name in ("COL2IM_MIN_STRIDED_TERMS", "COL2IM_MIN_TERMS"):
         monkeypatch.setattr(col2im, name, 1)
     check(make, context, rng, "float32", shape, kernel, **parameters)
-    monkeypatch.setattr(col2im, "_DEPTH", 10)
+    monkeypatch.setattr(col2im, "COL2IM_MAX_DEPTH", 10)
     check(make, context, rng, "float64", shape, kernel, **parameters)
     routine, x, w = make(ConvForward, "float32", len(shape) - 2, **parameters), *map(Layout.contiguous, (shape, kernel))
     layouts = *routine.layout(x, w), w, x
@@ -331,7 +334,7 @@ def test_folded(context, make, rng, schedule, monkeypatch, case):
 
 
 def test_folded_of_any_strides(context, make, rng, monkeypatch):
-    monkeypatch.setattr(col2im, "_STRIDED", 1)
+    monkeypatch.setattr(col2im, "COL2IM_MIN_STRIDED_TERMS", 1)
     shape, kernel, parameters = FOLDED["strided"]
     for place in PLACEMENTS:
         check(make, context, rng, "float32", shape, kernel, place, **parameters)
@@ -360,8 +363,15 @@ WEIGHTS = {
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_weights(context, make, rng, schedule, monkeypatch, case, grain):
     """Gradients of weights from x that is unfolded or in place, some rows and positions at a time."""
-    for name, value in {"_STEP": 9, "_MANY": 1, "_LARGE": 1 << 40, "_IN_PLACE": 1, "_COLUMNS": 32, "_ROWS": 16}.items():
-        monkeypatch.setattr(grad_weights, name, value)
+    for name, value in {
+        "MAX_STEP": 9,
+        "MIN_POSITIONS": 1,
+        "MAX_ELEMENTS": 1 << 40,
+        "IN_PLACE_POSITIONS": 1,
+        "BLOCK_POSITIONS": 32,
+        "BLOCK_ROWS": 16,
+    }.items():
+        monkeypatch.setattr(grad_weights, f"GRAD_WEIGHTS_{name}", value)
     monkeypatch.setitem(context.tuning, "conv.grain", grain)
     shape, kernel, parameters = WEIGHTS[case]
     check(make, context, rng, "float32", shape, kernel, **parameters)
@@ -373,7 +383,7 @@ def test_weights(context, make, rng, schedule, monkeypatch, case, grain):
 
 
 def test_weights_of_any_strides(context, make, rng, monkeypatch):
-    monkeypatch.setattr(grad_weights, "_MANY", 1)
+    monkeypatch.setattr(grad_weights, "GRAD_WEIGHTS_MIN_POSITIONS", 1)
     shape, kernel, parameters = WEIGHTS["strided"]
     for place in PLACEMENTS:
         check(make, context, rng, "float32", shape, kernel, place, **parameters)
@@ -409,7 +419,7 @@ def is_winograd(routine, *layouts):
 @pytest.mark.parametrize("case", WINOGRAD)
 def test_winograd(context, make, rng, schedule, winograd, monkeypatch, case):
     shape, kernel, parameters = WINOGRAD[case]
-    monkeypatch.setattr(conv_winograd, "_FEW_TILES", 0)
+    monkeypatch.setattr(conv_winograd, "WINOGRAD_FEW_TILES", 0)
     check(make, context, rng, "float32", shape, kernel, **parameters)
     routine, x, w = make(ConvForward, "float32", 2, **parameters), Layout.contiguous(shape), Layout.contiguous(kernel)
     (y,) = routine.layout(x, w)
@@ -421,15 +431,17 @@ def test_winograd(context, make, rng, schedule, winograd, monkeypatch, case):
 def test_winograd_of_few_tiles(context, make, rng, winograd, monkeypatch, case):
     """Filters that are multiplied as soon as they are transformed, some channels at a time."""
     shape, kernel, parameters = WINOGRAD[case]
-    monkeypatch.setattr(conv_winograd, "_FEW_TILES", 1 << 30)
-    monkeypatch.setattr(conv_winograd, "_FUSED_BYTES", 0)
+    monkeypatch.setattr(conv_winograd, "WINOGRAD_FEW_TILES", 1 << 30)
+    monkeypatch.setattr(conv_winograd, "WINOGRAD_FUSED_BYTES", 0)
     check(make, context, rng, "float32", shape, kernel, **parameters)
 
 
 @pytest.mark.parametrize("limits", [(1 << 30, 0, 0), (0, 1 << 16, 0)], ids=["filters", "images"])
 def test_winograd_in_blocks(context, make, rng, winograd, monkeypatch, limits):
-    monkeypatch.setattr(conv_winograd, "_FEW_TILES", 0)
-    for name, limit in zip(("_ALL_BYTES", "_IMAGE_BYTES", "_FILTER_BYTES"), limits, strict=True):
+    monkeypatch.setattr(conv_winograd, "WINOGRAD_FEW_TILES", 0)
+    for name, limit in zip(
+        ("WINOGRAD_KEPT_BYTES", "WINOGRAD_IMAGE_BYTES", "WINOGRAD_FILTER_BYTES"), limits, strict=True
+    ):
         monkeypatch.setattr(conv_winograd, name, limit)
     check(make, context, rng, "float32", (5, 9, 6, 10), (110, 9, 3, 3), padding=ONE)
     check(make, context, rng, "float32", (5, 18, 6, 10), (90, 9, 3, 3), padding=ONE, groups=2)

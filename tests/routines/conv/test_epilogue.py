@@ -79,7 +79,7 @@ def test_winograd(context, make, rng, monkeypatch, schedule, case):
 @pytest.mark.parametrize("limit", [0, 1 << 30], ids=["transformed", "fused"])
 def test_winograd_of_any_number_of_tiles(context, make, rng, monkeypatch, limit):
     monkeypatch.setattr(winograd, "is_profitable", lambda problem: True)
-    monkeypatch.setattr(winograd, "_FEW_TILES", limit)
+    monkeypatch.setattr(winograd, "WINOGRAD_FEW_TILES", limit)
     shape, kernel, parameters = WINOGRAD["odd sizes"]
     check(make, context, rng, shape, kernel, **parameters)
 
@@ -88,7 +88,10 @@ def test_winograd_of_any_number_of_tiles(context, make, rng, monkeypatch, limit)
 def test_unfolded(context, make, rng, monkeypatch, schedule, case):
     monkeypatch.setitem(context.tuning, "conv.part", 1 << 20)
     shape, kernel, parameters = UNFOLDED[case]
-    for limits in ({}, {"_COLUMNS": 32, "_NARROW": 32, "_DEPTH": 32, "_SHORT": 16}):
+    for limits in (
+        {},
+        {"IM2COL_MAX_COLUMNS": 32, "IM2COL_MIN_COLUMNS": 32, "IM2COL_MAX_DEPTH": 32, "IM2COL_MIN_DEPTH": 16},
+    ):
         for name, limit in limits.items():
             monkeypatch.setattr(im2col, name, limit)
         assert stores(check(make, context, rng, shape, kernel, **parameters)[0]) or schedule == "simt"
@@ -96,7 +99,7 @@ def test_unfolded(context, make, rng, monkeypatch, schedule, case):
 
 @pytest.mark.parametrize("case", ["strided", "dilated", "groups", "one tap in place"])
 def test_folded(context, make, rng, monkeypatch, schedule, case):
-    for name in ("_STRIDED", "_PLAIN"):
+    for name in ("COL2IM_MIN_STRIDED_TERMS", "COL2IM_MIN_TERMS"):
         monkeypatch.setattr(col2im, name, 1)
     shape, kernel, parameters = FOLDED[case]
     assert stores(check(make, context, rng, shape, kernel, **parameters)[1]) or schedule == "simt"

@@ -135,7 +135,7 @@ def test_more_batch_dimensions_than_a_launch_has(context, make, rng):
 
 
 def test_large_arrays_between_short_sums(context, rng, monkeypatch):
-    monkeypatch.setattr(module, "_LARGE_BYTES", 100)
+    monkeypatch.setattr(module, "CACHED_OUTPUT_BYTES", 100)
     epilogue = Epilogue(context, Function("float32", ("float32",), ("float32",)), (FREE, FREE), "cpu")
     routine = Gemm(context, "float32", schedule="cpu", epilogue=epilogue)
     for k in (3, 200):

@@ -140,7 +140,7 @@ def test_blocks_and_work_items_meet_without_gaps(context, rng, schedule, monkeyp
 @pytest.mark.parametrize("packed", [(1, 1), (1, 1000), (1000, 1)])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
-    for name, value in zip(("_REUSE_A", "_REUSE_B", "_CACHE_WAY_BYTES"), (*packed, 8), strict=True):
+    for name, value in zip(("PACK_A_MIN_COLUMNS", "PACK_B_MIN_ROWS", "CACHE_WAY_BYTES"), (*packed, 8), strict=True):
         monkeypatch.setattr(schedule_cpu, name, value)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((16, 20, 48), (17, 3, 64), (31, 33, 97)):
@@ -155,9 +155,9 @@ def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
     """Panels are packed four rows at a time, tiles have as many as they have."""
     monkeypatch.setitem(context.tuning, "gemm.tile", tile)
     monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
-    for name in ("_REUSE_A", "_REUSE_B"):
+    for name in ("PACK_A_MIN_COLUMNS", "PACK_B_MIN_ROWS"):
         monkeypatch.setattr(schedule_cpu, name, 1)
-    monkeypatch.setattr(schedule_cpu, "_CACHE_WAY_BYTES", 8)
+    monkeypatch.setattr(schedule_cpu, "CACHE_WAY_BYTES", 8)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((31, 40, 97), (50, 7, 33), (64, 33, 130), (31, 20, 50)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -169,8 +169,8 @@ def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
 def sharing(context, monkeypatch):
     """Pack B of every product once for all work-items; tell the launches."""
     monkeypatch.setattr(CpuSchedule, "shares_b", lambda self, p, rows: not p.batch)
-    monkeypatch.setattr(schedule_cpu, "_CACHE_WAY_BYTES", 8)  # A is packed where there are many columns
-    monkeypatch.setattr(schedule_cpu, "_REUSE_A", 100)
+    monkeypatch.setattr(schedule_cpu, "CACHE_WAY_BYTES", 8)  # A is packed where there are many columns
+    monkeypatch.setattr(schedule_cpu, "PACK_A_MIN_COLUMNS", 100)
     monkeypatch.setitem(context.tuning, "gemm.block_rows", 24)
     launched, launch = [], Kernel.launch
 
@@ -217,7 +217,7 @@ def test_shared_panels_of_integers(context, rng, dtype, sharing):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
-    monkeypatch.setattr(schedule_cpu, "_PREFETCHED_BYTES", 0)
+    monkeypatch.setattr(schedule_cpu, "PREFETCHED_BYTES", 0)
     monkeypatch.setitem(context.tuning, "gemm.items_per_unit", 1)
     routine = BatchedGemm(context, dtype, has_alpha=True, schedule="cpu")
     for batch, m, k, n in (((), 40, 50, 130), ((9,), 24, 33, 100), ((2, 5), 17, 8, 50), ((3,), 100, 3, 48)):
@@ -233,8 +233,8 @@ def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", [*FLOATS, "int16"])
 def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.grain", 64)
-    monkeypatch.setattr(schedule_cpu, "_SPLIT_K_DEPTH", 40)
-    monkeypatch.setattr(schedule_simt, "_SPLIT_K_DEPTH", 40)
+    monkeypatch.setattr(schedule_cpu, "SPLIT_K_DEPTH", 40)
+    monkeypatch.setattr(schedule_simt, "SIMT_SPLIT_K_DEPTH", 40)
     routine = Gemm(context, dtype, has_c=True, schedule=schedule)
     for m, k, n in ((5, 333, 7), (20, 320, 17), (2, 700, 40)):
         c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -274,7 +274,7 @@ def test_large_tiles(context, rng):
 
 def test_large_tiles_of_split_sums(context, rng, monkeypatch):
     _need_large_tiles(context)
-    monkeypatch.setattr(schedule_simt, "_SPLIT_K_DEPTH", 50)
+    monkeypatch.setattr(schedule_simt, "SIMT_SPLIT_K_DEPTH", 50)
     info = replace(context.info, compute_units=8)
     monkeypatch.setattr(
         Gemm, "_work_group_tile", lambda _, p: schedule_simt.select_tile(p, info, np.dtype("float32"), 16)

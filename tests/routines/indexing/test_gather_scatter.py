@@ -145,7 +145,7 @@ def test_index_dtypes(context, schedule, rng):
 def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, count):
     """Unless the values are so many that work-items add them up apart, or sort their positions."""
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_VALUES_PER_ELEMENT", 1 << 40)
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1 << 40)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1 << 40)
     x, i = rng.normal(size=shape).astype("float32"), rng.integers(-shape[0], shape[0], count)
     check_all(context, [Case(context, schedule, x, (i,), rng.normal(size=(count, *shape[1:])).astype("float32"))])
 
@@ -154,8 +154,8 @@ def test_sums_are_numpys_to_the_bit(context, schedule, rng, monkeypatch, shape, 
 @pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 2, 5)])
 def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
     """Schedule simt: segments that begin and end anywhere, in many levels; those of a few values are NumPy's to the bit."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1)
-    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_sorted.CHUNK", 4)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_sorted.SORTED_CHUNK_VALUES", 4)
     x, cases = values_of(dtype, shape, rng), []
     for lengths in ([1] * 40, [4] * 9, [3, 5, 1, 4], [64], [5] * 8, [1, 63, 2, 17], [300], [0, 1, 9, 0, 130, 4]):
         i = np.repeat(rng.permutation(40)[: len(lengths)], lengths)
@@ -186,8 +186,8 @@ def test_one_index_of_all(context, rng, accumulate):
 @pytest.mark.parametrize("cached", [0, 1 << 40])
 def test_rows(context, rng, monkeypatch, cached):
     """Of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.CACHED_BYTES", cached)
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.TILE", 64)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.CORE_CACHE_BYTES", cached)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.MIN_ITEM_GATHERED", 64)
     cases = []
     for columns in ((), (1,), (2,), (15,), (17,), (33,), (5, 21)):
         x = rng.normal(size=(40, *columns)).astype("float32")
@@ -214,7 +214,7 @@ def test_rows_are_gathered_by_any_strides(context, rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16", "complex64"])
 def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
     """Sums of small whole numbers are the same in any order."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SHARING", 64)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_ITEM_SCATTERED", 64)
 
     def whole(*shape):
         return rng.integers(0, 3, shape).astype(dtype)
@@ -235,7 +235,7 @@ def test_what_work_items_add_up_apart(context, rng, monkeypatch, dtype):
 def ordered(monkeypatch):
     """Values are put in the order of their positions, whatever their number."""
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_VALUES_PER_ELEMENT", 1 << 40)
-    for name, value in (("WORTH_ORDERING", 1), ("SHORT", 0), ("SPARSE", 1000)):
+    for name, value in (("MIN_ORDERED_ELEMENTS", 1), ("SHORT_ROW_BYTES", 0), ("MAX_POSITIONS_PER_VALUE", 1000)):
         monkeypatch.setattr(f"pytensor_cl.routines.indexing.scatter_order.{name}", value)
 
 
@@ -289,7 +289,7 @@ def test_bad_indices_among_values_in_order(context, ordered, given):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
 def test_minus_zero_stays_minus_zero(context, rng, monkeypatch, dtype):
     """Where nothing is added, and where minus zero is."""
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SHARING", 64)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_ITEM_SCATTERED", 64)
     index = rng.integers(0, 4, 500)
     for columns in ((), (3,)):
         x, y = (-np.zeros((n, *columns), dtype) for n in (7, 500))
@@ -299,7 +299,7 @@ def test_minus_zero_stays_minus_zero(context, rng, monkeypatch, dtype):
 
 
 def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SHARING", 64)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_ITEM_SCATTERED", 64)
     x, y = rng.integers(0, 3, (14, 6)).astype("float32"), rng.integers(0, 3, (500, 6)).astype("float32")
     index = rng.integers(0, 7, 500)
     device, zero, at = (context.from_host(a) for a in (x, np.zeros((), "float32"), index))
@@ -316,7 +316,7 @@ def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
 
 
 def test_vectors(context, schedule, rng, monkeypatch):
-    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.WORTH_SORTING", 1 << 40)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1 << 40)
     cases = []
     for dtype in ("bool", "int16", "float16", "complex64", "float64"):
         i = np.sort(rng.integers(0, 30, 700)) - 30  # runs of equal indices

@@ -45,7 +45,7 @@ def test_differences(context, rng, dtype):
 
 
 def test_dimensions(context, rng, monkeypatch):
-    monkeypatch.setattr(slice_update, "WORTH_SHARING", 64)
+    monkeypatch.setattr(slice_update, "MIN_ITEM_SLICED", 64)
     x = rng.normal(size=(13, 7, 21)).astype("float32")
     for items in (
         (slice(2, None),),

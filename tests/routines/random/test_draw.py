@@ -124,7 +124,7 @@ def test_many_draws_one_after_the_other(context):
 
 
 def test_a_long_stream_is_drawn_in_batches(context, monkeypatch):
-    monkeypatch.setattr("pytensor_cl.routines.random.stream.ROUND", 5000)
+    monkeypatch.setattr("pytensor_cl.routines.random.stream.ROUND_POSITIONS", 5000)
     check(context, "NormalRV", (1.0, 2.0), (30_000,), generators())
     check(context, "PoissonRV", (30.0,), (9_000,), generators())
 

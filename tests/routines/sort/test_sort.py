@@ -28,9 +28,10 @@ def schedule(request):
 @pytest.fixture
 def radix_only(monkeypatch):
     """Rows of any length are sorted by digits, and cut into chunks, so that small arrays test what large ones take."""
-    monkeypatch.setattr(sort_plan, "SHORT_ROW", 0)
-    monkeypatch.setattr(sort_plan, "SHORT_ROW_OF_MANY", 0)
-    monkeypatch.setattr(sort_plan, "CHUNK", 1)
+    monkeypatch.setattr(sort_plan, "MAX_NETWORK_ROW", 0)
+    monkeypatch.setattr(sort_plan, "MAX_NETWORK_ROW_OF_MANY", 0)
+    monkeypatch.setattr(module, "MAX_NETWORK_ROW_OF_MANY", 0)
+    monkeypatch.setattr(sort_plan, "MIN_ITEM_KEYS", 1)
 
 
 def values(rng, shape, dtype):
@@ -91,13 +92,13 @@ def test_digits_that_are_all_the_same(context, rng, schedule, radix_only, kind):
 
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_larger_digits(context, rng, schedule, radix_only, monkeypatch, kind):
-    monkeypatch.setattr(module, "LONG_ROW", 0)
+    monkeypatch.setattr(module, "MIN_LONG_ROW", 0)
     host = values(rng, 5000, "float32")
     check(kind(context, "float32", 1, 0, schedule=schedule), context.from_host(host), host)
 
 
 def test_places_beyond_32_bits(context, rng, schedule, radix_only, monkeypatch):
-    monkeypatch.setattr(sort_plan, "UINT_LIMIT", 0)
+    monkeypatch.setattr(module, "UINT_LIMIT", 0)
     host = values(rng, (2, 3000), "float32")
     check(ArgSort(context, "float32", 2, 1, schedule=schedule), context.from_host(host), host)
 
@@ -136,8 +137,8 @@ def test_axes_and_layouts(context, rng, schedule, kind):
 
 
 def test_axes_and_layouts_of_digits(context, rng, schedule, radix_only, monkeypatch):
-    monkeypatch.setattr(module, "GROUP", 64)
-    monkeypatch.setattr(sort_plan, "TILE", 256)  # what such a group moves
+    monkeypatch.setattr(module, "GROUP_ITEMS", 64)
+    monkeypatch.setattr(sort_plan, "TILE_ELEMENTS", 256)  # what such a group moves
     for axis, shape in enumerate([(300, 2, 3), (2, 300, 3), (2, 3, 300)]):
         routine = ArgSort(context, "int32", 3, axis, schedule=schedule)
         check_layouts(context, rng, routine, [shape])

@@ -1,0 +1,13 @@
+"""Numbers that decide the speed of reductions, beside those in ``runtime/tuning.py``."""
+
+MIN_ROW_ELEMENTS = 16  # contiguous rows that are shorter are reduced with vectors across rows
+SHORT_ROW_VECTORS = 2  # vectors: of rows that are no longer, a vector of results is finished before the next
+NARROW_ROW_VECTORS = 4  # vectors: rows that are shorter, and not whole vectors, are packed
+PACKED_ELEMENTS = 512  # elements that are one row then
+MIN_PACKED_ARRAY_ELEMENTS = 1 << 16  # elements of an array that justify packing
+OUTERMOST_LENGTH = 16  # an outermost dimension of so many is reduced first, if the innermost is short
+SHORT_RUN_ELEMENTS = 256  # elements below which the innermost dimension is short
+LONG_RUN_ELEMENTS = range(256, 1 << 16)  # elements of runs that are worth a partial result each
+# Terms of a chunk whose sum in float32 stays accurate.
+MAX_SEQUENTIAL_TERMS = {"rows": 1 << 17, "columns": 1 << 13}
+COALESCED_ITEMS = 32  # neighbouring work-items that should read neighbouring elements, schedule simt

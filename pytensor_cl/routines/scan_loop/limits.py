@@ -1,0 +1,4 @@
+"""Numbers that decide the speed of loops in one kernel, schedule cpu."""
+
+HELD_BYTES = 1 << 14  # of values that a work-item holds from step to step: they stay in the first-level cache
+MAX_VECTORS = 8  # vectors that a work-item advances in turn, so that operations of one hide the latency of others

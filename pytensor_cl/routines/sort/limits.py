@@ -1,0 +1,16 @@
+"""Numbers that decide the speed of sorts and searches."""
+
+MAX_NETWORK_ROW = 2048  # elements of the longest rows that a network sorts, however few there are
+MAX_NETWORK_ROW_OF_MANY = 8192  # the same where the rows fill the vectors of all compute units, schedule cpu
+MIN_LONG_ROW = 1 << 23  # elements of a row that justify more digits per pass: counts of shorter ones fit in the caches
+
+# --- schedule cpu ---
+MIN_ITEM_KEYS = 1 << 15  # elements of a row that are worth a work-item of a radix sort
+MIN_ITEM_UNIQUE = 1 << 13  # elements that are worth a work-item where distinct ones are sought
+MIN_ITEM_SEARCHES = 512  # searches that are worth a work-item
+SEARCH_LANES = 8  # searches that run side by side
+
+# --- schedule simt ---
+MAX_NETWORK_BYTES = 1 << 14  # of local memory for a row that a network sorts
+TILE_ELEMENTS = 1024  # elements that a work-group moves at once
+ITEM_ELEMENTS = 4  # elements that a work-item ranks and moves at once
