@@ -108,14 +108,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__cache_dir",
         "StrParam",
         "",
-        "Folder of compiled programs and tuned parameters; empty for the user's cache folder.",
-        mutable=False,
-    ),
-    Flag(
-        "opencl__tuned",
-        "BoolParam",
-        True,
-        "Use what pytensor-cl tune found for a device; else what comes with the package.",
+        "Folder of compiled programs; empty for the user's cache folder.",
         mutable=False,
     ),
     Flag(

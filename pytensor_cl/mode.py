@@ -307,7 +307,6 @@ def _settings_of_flags() -> Settings:
         fast_math=config.opencl__fast_math,
         cache_dir=config.opencl__cache_dir or None,
         synchronous=config.opencl__sync_debug,
-        tuned=config.opencl__tuned,
         parallel_compile=config.opencl__parallel_compile,
         batch_kernels=config.opencl__batch_kernels,
         park_workers=config.opencl__park_workers,

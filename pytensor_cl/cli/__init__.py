@@ -18,7 +18,6 @@ _COMMANDS = {
     "devices": "list the OpenCL devices, with the string to paste, and the drivers that do not load",
     "check": "run the classic check program on a device and in PyTensor's default mode",
     "doctor": "examine drivers, settings, caches, speed and results of each device",
-    "tune": "find the parameters by which kernels run fastest on a device",
     "run": "run a script with an OpenCL device as the default",
     "cache": "show or clear the caches of compiled kernels",
 }

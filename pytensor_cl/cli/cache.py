@@ -2,7 +2,7 @@
 
 import argparse
 
-from pytensor_cl.cli.cache_folders import TUNED, CacheFolder, cache_folders
+from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
 from pytensor_cl.cli.text import print_json, size, table
 
 __all__ = ["add_arguments", "run"]
@@ -12,7 +12,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     actions = ("info", "clear")
     parser.add_argument("action", choices=actions, nargs="?", default="info", help="default: %(default)s")
-    parser.add_argument("--keep-tuned", action="store_true", help="do not remove what 'pytensor-cl tune' found")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -38,7 +37,7 @@ def _print_text(folders: list[dict], action: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the size of each cache, before it was cleared."""
-    folders = [folder for folder in cache_folders() if not (options.keep_tuned and folder.owner == TUNED)]
+    folders = cache_folders()
     found = [_describe(folder) for folder in folders]
     if options.action == "clear":
         for folder in folders:

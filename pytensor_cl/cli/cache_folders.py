@@ -18,14 +18,11 @@ from pytensor_cl.runtime.build.kernel_objects import INVOKER_FILES, invoker_fold
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
 
-__all__ = ["TUNED", "CacheFolder", "cache_folders"]
+__all__ = ["CacheFolder", "cache_folders"]
 
 _HEX_KEY = "[0-9a-f]" * 32
 _FEATURES = tuple("[0-9a-f]" * 16 + end for end in (".json", ".json.*.tmp"))
 _DRAFT = f"{_HEX_KEY}.*.tmp"
-_TUNED_FILES = ("*-*.json", "*-*.json*.new")
-TUNED = "pytensor-cl, tuned"
-"""Owner of the parameters that ``pytensor-cl tune`` found."""
 
 
 class CacheFolder(NamedTuple):
@@ -118,7 +115,6 @@ def cache_folders() -> list[CacheFolder]:
         CacheFolder("pyopencl, invokers", invoker_folder(), (INVOKER_FILES,)),
         CacheFolder("pytensor-cl, features", features_folder(ours or None), _FEATURES),
         CacheFolder("pytensor-cl, names", default_folder(), ("names.json*", "pruned")),
-        CacheFolder(TUNED, default_folder(ours or None) / "tuning", _TUNED_FILES),
     ]
     for hooks in all_hooks():
         folder = hooks.cache_folder()

@@ -137,7 +137,7 @@ def _features(features: Features) -> Iterator[Finding]:
 def _device(entry: DeviceEntry) -> Callable[[], Iterator[Finding]]:
     def findings() -> Iterator[Finding]:
         try:
-            settings = Settings(cache_dir=config.opencl__cache_dir or None, tuned=config.opencl__tuned)
+            settings = Settings(cache_dir=config.opencl__cache_dir or None)
             yield from _features(features_of(entry, settings.cache_dir))
             yield from check_device(open_context(entry.stable_spec, "doctor", settings))
         except Exception as error:  # drivers raise anything; the next device must still be examined

@@ -51,8 +51,6 @@ class Settings:
         Folder of the package's caches; None is the user's cache folder.
     synchronous
         Wait after each command.
-    tuned
-        Use the parameters that ``pytensor-cl tune`` found for the device.
     parallel_compile
         Let worker processes compile new kernels on the other cores, with drivers that keep compiled kernels on disk.
     batch_kernels
@@ -68,7 +66,6 @@ class Settings:
     fast_math: bool = False
     cache_dir: str | None = None
     synchronous: bool = False
-    tuned: bool = True
     parallel_compile: bool = True
     batch_kernels: bool = True
     park_workers: bool = True
@@ -137,7 +134,7 @@ class Context:
         self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
-        self.tuning = load_tuning(entry, settings.cache_dir, settings.tuned)
+        self.tuning = load_tuning()
         self.tables: dict[str, Any] = {}  # arrays that routines keep on the device as long as the context
         self._dtypes: set[np.dtype] = set()  # checked dtypes
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

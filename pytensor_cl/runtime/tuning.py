@@ -1,64 +1,31 @@
-"""The numbers that decide how kernels are blocked and shared out: what they mean, and what they are on a device.
+"""The numbers of kernels that differ between devices, and a file that replaces some of them.
 
-Three sources, each over the one before: the defaults below, what is shipped for drivers (``tuning.json``), and what
-``pytensor-cl tune`` found for the device and wrote to the user's cache folder. Nothing is ever measured behind the
-user's back.
+Every choice gives right results. `DEFAULTS` were fitted by timing PoCL and Intel's runtime on CPUs; the environment
+variable ``PYTENSOR_CL_TUNING`` names a JSON file with other numbers, such as ``{"gemm.block_rows": 96}``. Numbers that
+are the same for all devices stand in the ``limits.py`` of each family of routines.
 """
 
 import json
-import warnings
+import os
 from collections.abc import Mapping
-from functools import cache
-from hashlib import blake2s
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pytensor_cl import __version__
-from pytensor_cl.codegen.folders import default_folder
-from pytensor_cl.codegen.temporary import usable_folder
-from pytensor_cl.runtime.device import DeviceEntry
-from pytensor_cl.runtime.names import unversioned_name
+__all__ = ["DEFAULTS", "FILE_VARIABLE", "PARAMETERS", "Parameter", "Tuning", "load_tuning"]
 
-__all__ = [
-    "DEFAULTS",
-    "PARAMETERS",
-    "TUNING_VERSION",
-    "Parameter",
-    "Tuning",
-    "checked",
-    "identity_of",
-    "load_tuning",
-    "shipped",
-    "tuning_digest",
-    "tuning_file",
-]
-
-TUNING_VERSION = 1
-"""Of the files of tuned parameters."""
+FILE_VARIABLE = "PYTENSOR_CL_TUNING"
 
 
 class Parameter(NamedTuple):
-    """A number that may differ from device to device; every candidate gives right results.
-
-    Attributes
-    ----------
-    default
-        Where nothing else is known.
-    candidates
-        What `pytensor-cl tune` tries.
-    schedule
-        Which schedule it is for.
-    about
-        What it is.
-    """
+    """A number that may differ from device to device: its default, other values, and which schedule reads it."""
 
     default: int
-    candidates: tuple[int, ...]
+    choices: tuple[int, ...]
     schedule: str
     about: str
 
 
-# Names begin with the stage of `pytensor-cl tune` that they belong to.
+# Names begin with the family whose routines read them.
 PARAMETERS: dict[str, Parameter] = {
     "elemwise.tile": Parameter(8192, (2048, 4096, 16384, 32768), "cpu", "elements that justify a work-item"),
     "elemwise.crossing_columns": Parameter(
@@ -123,15 +90,7 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 class Tuning(dict[str, int]):
-    """The parameters of a device.
-
-    Parameters
-    ----------
-    values
-        Of all parameters.
-    origin
-        Where they come from, for people.
-    """
+    """The values of all parameters, and for people where they come from."""
 
     def __init__(self, values: Mapping[str, int], origin: str = "the defaults") -> None:
         super().__init__(values)
@@ -141,115 +100,33 @@ class Tuning(dict[str, int]):
 DEFAULTS = Tuning({name: parameter.default for name, parameter in PARAMETERS.items()})
 
 
-def checked(values: Mapping[str, Any]) -> dict[str, int]:
-    """Return parameters as they were read from JSON.
+def _problem(name: str, value: object) -> str | None:
+    """Return why a parameter cannot have a value."""
+    if name not in PARAMETERS:
+        return f"there is no parameter {name!r}"
+    allowed = sorted({PARAMETERS[name].default, *PARAMETERS[name].choices})
+    is_allowed = isinstance(value, int) and not isinstance(value, bool) and value in allowed
+    return None if is_allowed else f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}"
+
+
+def load_tuning() -> Tuning:
+    """Return the defaults with what the user's file replaces.
 
     Raises
     ------
     ValueError
-        There is no such parameter, or the value is none of its candidates.
+        The file that the environment names cannot be read, or has something else than known parameters.
     """
-    for name, value in values.items():
-        if name not in PARAMETERS:
-            raise ValueError(f"there is no parameter {name!r}")
-        if value not in (PARAMETERS[name].default, *PARAMETERS[name].candidates):
-            raise ValueError(f"{name} cannot be {value!r}")
-    return dict(values)
-
-
-# --- shipped ---
-
-
-@cache
-def _shipped() -> dict[str, dict[str, int]]:
-    text = (Path(__file__).parent / "tuning.json").read_text()
-    return {driver: checked(values) for driver, values in json.loads(text).items()}
-
-
-def driver_of(entry: DeviceEntry) -> str:
-    """Return the driver and the kind of a device as ``tuning.json`` names them, such as ``pocl:cpu``."""
-    return f"{unversioned_name(entry.stable_spec.split(':')[1])}:{entry.info.kind}"
-
-
-def shipped(entry: DeviceEntry) -> Tuning:
-    """Return what comes with the package for the driver of a device."""
-    driver = driver_of(entry)
-    known = _shipped().get(driver)
-    origin = "the defaults" if known is None else f"shipped for {driver}"
-    return Tuning({**DEFAULTS, **(known or {})}, origin)
-
-
-# --- the user's ---
-
-
-def identity_of(entry: DeviceEntry) -> dict[str, Any]:
-    """Return what tuned parameters hold for: this device, driver and version of the package."""
-    info = entry.info
-    return {
-        "device": info.name,
-        "platform": info.platform,
-        "driver": info.driver,
-        "compute_units": info.compute_units,
-        "pytensor_cl": __version__,
-    }
-
-
-def tuning_file(entry: DeviceEntry, cache_dir: str | None) -> Path:
-    """Return where the tuned parameters of a device are kept.
-
-    Parameters
-    ----------
-    entry
-        The device.
-    cache_dir
-        Folder of the package's caches; None is the user's cache folder.
-    """
-    folder = default_folder(cache_dir)
-    digest = blake2s(json.dumps(identity_of(entry)).encode(), digest_size=8).hexdigest()
-    return folder / "tuning" / f"{driver_of(entry).replace(':', '-')}-{digest}.json"
-
-
-def tuning_digest(parameters: Mapping[str, int]) -> str:
-    """Return a digest of the parameters for their file, so that damage is noticed."""
-    return blake2s(json.dumps(parameters, sort_keys=True).encode(), digest_size=8).hexdigest()
-
-
-def _read(path: Path) -> dict[str, int]:
-    """Return the parameters of a file; one that a user has written needs no version and no digest.
-
-    Raises
-    ------
-    OSError, ValueError, KeyError, TypeError, AttributeError
-        It cannot be read, is of another version, or is damaged.
-    """
-    content = json.loads(path.read_text())
-    values = checked(content["parameters"])
-    if content.get("version", TUNING_VERSION) != TUNING_VERSION:
-        raise ValueError(f"it is of version {content['version']!r}, not {TUNING_VERSION}")
-    if content.get("digest", tuning_digest(values)) != tuning_digest(values):
-        raise ValueError("it was changed or damaged: its digest is another one")
-    return values
-
-
-def load_tuning(entry: DeviceEntry, cache_dir: str | None = None, tuned: bool = True) -> Tuning:
-    """Return the parameters of a device. A file that cannot be used is warned of.
-
-    Parameters
-    ----------
-    entry, cache_dir
-        See `tuning_file`.
-    tuned
-        Whether to look for the user's own.
-    """
-    base, folder = shipped(entry), default_folder(cache_dir)
-    if not tuned or usable_folder(folder) != folder:
-        return base
-    path = tuning_file(entry, cache_dir)
-    if not path.is_file():
-        return base
+    path = os.environ.get(FILE_VARIABLE)
+    if not path:
+        return Tuning(DEFAULTS)
     try:
-        values = _read(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        warnings.warn(f"{path} is ignored: {error}. 'pytensor-cl tune --restart' makes a new one", stacklevel=2)
-        return base
-    return Tuning({**base, **values}, str(path))
+        values = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{FILE_VARIABLE}: {path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{FILE_VARIABLE}: {path} is no JSON object of names and numbers")
+    for name, value in values.items():
+        if problem := _problem(name, value):
+            raise ValueError(f"{FILE_VARIABLE}: {path}: {problem}")
+    return Tuning({**DEFAULTS, **values}, path)

@@ -1,92 +1,60 @@
-"""The table of parameters: its sources, in their order, and files that cannot be used."""
+"""The table of parameters, and the file that replaces some of them."""
 
 import json
-import warnings
 
 import pytest
 
-from pytensor_cl.runtime import tuning
 from pytensor_cl.runtime.context import Settings, open_context
-from pytensor_cl.runtime.tuning import DEFAULTS, PARAMETERS, load_tuning, shipped, tuning_digest, tuning_file
+from pytensor_cl.runtime.tuning import DEFAULTS, FILE_VARIABLE, PARAMETERS, load_tuning
 
 
 @pytest.fixture
-def entry(context):
-    return context.entry
-
-
-def write(path, **parameters):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"parameters": parameters}))
+def file(tmp_path, monkeypatch):
+    """Makes the user's file."""
+    path = tmp_path / "tuning.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+    return path
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_every_parameter_is_described(name):
     parameter = PARAMETERS[name]
-    stage, _, rest = name.partition(".")
-    assert rest and stage in ("elemwise", "reduction", "gemm", "conv")
+    family, _, rest = name.partition(".")
+    assert rest and family in ("elemwise", "reduction", "gemm", "conv")
     assert parameter.about and parameter.schedule in ("cpu", "simt")
-    assert parameter.candidates and parameter.default not in parameter.candidates
+    assert parameter.choices and parameter.default not in parameter.choices
 
 
-def test_without_a_file_there_is_what_is_shipped(entry, tmp_path):
-    found = load_tuning(entry, str(tmp_path))
-    assert found == shipped(entry) and set(found) == set(PARAMETERS) and "shipped" in found.origin
+def test_without_a_file_there_are_the_defaults(monkeypatch):
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    assert load_tuning() == DEFAULTS == {name: p.default for name, p in PARAMETERS.items()}
+    assert load_tuning().origin == "the defaults"
 
 
-def test_what_is_shipped_is_valid():
-    assert all(set(values) <= set(PARAMETERS) for values in tuning._shipped().values())
-
-
-def test_an_unknown_driver_has_the_defaults(entry, monkeypatch):
-    monkeypatch.setattr(tuning, "_shipped", dict)
-    assert shipped(entry) == DEFAULTS and shipped(entry).origin == "the defaults"
-
-
-def test_the_users_file_comes_last(entry, tmp_path):
-    path = tuning_file(entry, str(tmp_path))
-    write(path, **{"elemwise.tile": 16384})
-    found = load_tuning(entry, str(tmp_path))
-    assert found == {**shipped(entry), "elemwise.tile": 16384} and found.origin == str(path)
-    assert load_tuning(entry, str(tmp_path), tuned=False) == shipped(entry)
-
-
-def test_a_context_has_them(entry, tmp_path):
-    write(tuning_file(entry, str(tmp_path)), **{"elemwise.tile": 16384})
-    spec = entry.stable_spec
-    assert open_context(spec, "t", Settings(cache_dir=str(tmp_path))).tuning["elemwise.tile"] == 16384
-    plain = open_context(spec, "t", Settings(cache_dir=str(tmp_path), tuned=False))
-    assert plain.tuning["elemwise.tile"] == shipped(entry)["elemwise.tile"]
+def test_a_context_has_the_numbers_of_the_file(context, file):
+    file.write_text(json.dumps({"elemwise.tile": 16384}))
+    opened = open_context(context.entry.stable_spec, "t", Settings(quiet=True))
+    assert opened.tuning == {**DEFAULTS, "elemwise.tile": 16384}
+    assert opened.tuning.origin == str(file)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"parameters": {"elemwise.tile": 7}}', '{"parameters": {"no.such": 1}}', '{"parameters": 1}'],
+    ("text", "message"),
+    [
+        ("", "cannot be read"),
+        ("[]", "no JSON object"),
+        ('{"no.such": 1}', "no parameter 'no.such'"),
+        ('{"elemwise.tile": 7}', "elemwise.tile is one of 2048, 4096, 8192, 16384, 32768, not 7"),
+        ('{"elemwise.tile": "8192"}', "not '8192'"),
+        ('{"elemwise.items_per_unit": true}', "not True"),
+    ],
 )
-def test_a_file_that_cannot_be_used_is_warned_of(entry, tmp_path, text):
-    path = tuning_file(entry, str(tmp_path))
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    with pytest.warns(UserWarning, match="is ignored"):
-        assert load_tuning(entry, str(tmp_path)) == shipped(entry)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load_tuning(entry, str(tmp_path), tuned=False)
+def test_a_wrong_file_is_refused(file, text, message):
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_tuning()
 
 
-@pytest.mark.parametrize("change", [{"version": 2}, {"digest": "0"}])
-def test_another_version_or_digest_is_warned_of(entry, tmp_path, change):
-    path, parameters = tuning_file(entry, str(tmp_path)), {"elemwise.tile": 16384}
-    path.parent.mkdir(parents=True)
-    content = {"version": 1, "parameters": parameters, "digest": tuning_digest(parameters)}
-    path.write_text(json.dumps(content))
-    assert load_tuning(entry, str(tmp_path))["elemwise.tile"] == 16384
-    path.write_text(json.dumps({**content, **change}))
-    with pytest.warns(UserWarning, match="is ignored"):
-        assert load_tuning(entry, str(tmp_path)) == shipped(entry)
-
-
-def test_another_driver_version_has_another_file(entry, tmp_path, monkeypatch):
-    before = tuning_file(entry, str(tmp_path))
-    monkeypatch.setattr(tuning, "__version__", "another")
-    assert tuning_file(entry, str(tmp_path)) != before
+def test_a_missing_file_is_refused(file):
+    with pytest.raises(ValueError, match=f"{FILE_VARIABLE}: .* cannot be read"):
+        load_tuning()

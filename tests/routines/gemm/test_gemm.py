@@ -150,7 +150,7 @@ def test_operands_in_place_or_packed(context, rng, dtype, packed, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("tile", PARAMETERS["gemm.tile"].candidates)
+@pytest.mark.parametrize("tile", PARAMETERS["gemm.tile"].choices)
 def test_every_tile_of_the_tuner(context, rng, dtype, tile, monkeypatch):
     """Panels are packed four rows at a time, tiles have as many as they have."""
     monkeypatch.setitem(context.tuning, "gemm.tile", tile)
