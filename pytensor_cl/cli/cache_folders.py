@@ -10,8 +10,9 @@ from typing import NamedTuple
 import pytensor
 
 from pytensor_cl.codegen.announcement import abandoned_trees
+from pytensor_cl.codegen.checked_files import is_intact
 from pytensor_cl.codegen.folders import default_folder, expected_problem, user_folder
-from pytensor_cl.codegen.rendered import is_intact, rendered_folder
+from pytensor_cl.codegen.rendered import rendered_folder
 from pytensor_cl.codegen.temporary import abandoned_folders
 from pytensor_cl.runtime.compilation.binaries import programs_folder
 from pytensor_cl.runtime.compilation.kernel_objects import INVOKER_FILES, invoker_folder
@@ -21,7 +22,6 @@ from pytensor_cl.runtime.features.features import features_folder
 __all__ = ["CacheFolder", "cache_folders"]
 
 _HEX_KEY = "[0-9a-f]" * 32
-_FEATURES = tuple("[0-9a-f]" * 16 + end for end in (".json", ".json.*.tmp"))
 _DRAFT = f"{_HEX_KEY}.*.tmp"
 
 
@@ -113,7 +113,7 @@ def cache_folders() -> list[CacheFolder]:
         _checked("pytensor-cl, programs", programs_folder(None)),
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("pyopencl, invokers", invoker_folder(), (INVOKER_FILES,)),
-        CacheFolder("pytensor-cl, features", features_folder(ours or None), _FEATURES),
+        _checked("pytensor-cl, features", features_folder(ours or None)),
         CacheFolder("pytensor-cl, names", default_folder(), ("names.json*", "pruned")),
     ]
     for hooks in all_hooks():

@@ -13,6 +13,8 @@ from grp import getgrgid
 from pathlib import Path
 from pwd import getpwuid
 
+import platformdirs
+
 __all__ = [
     "default_folder",
     "expected_problem",
@@ -29,13 +31,13 @@ _STALE_SECONDS = 3_600.0
 
 
 def user_folder() -> Path:
-    """Return where the programs of this user keep what they can make again."""
-    if sys.platform == "darwin" and "XDG_CACHE_HOME" not in os.environ:
-        return Path.home() / "Library" / "Caches"
+    """Return where the programs of this user keep what they can make again, such as ``~/.cache``."""
+    nowhere = Path(os.devnull) / "cache"  # nothing can be kept there
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = platformdirs.user_cache_path()
     except RuntimeError:  # a user without a name and a home, as containers may have
-        return Path(os.devnull) / "cache"  # where nothing can be kept
+        return nowhere
+    return nowhere if folder.parts[:1] == ("~",) else folder  # what older versions of platformdirs return
 
 
 def default_folder(cache_dir: str | Path | None = None) -> Path:

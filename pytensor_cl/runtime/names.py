@@ -11,7 +11,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pytensor_cl.codegen.folders import default_folder, make_private, remove_stale
+from pytensor_cl.codegen.checked_files import write_whole
+from pytensor_cl.codegen.folders import default_folder, remove_stale
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 
@@ -189,11 +189,7 @@ def _read(file: Path) -> dict[str, str]:
 
 def _write(file: Path, devices: dict[str, str]) -> None:
     with suppress(OSError):  # without a file no change is reported
-        make_private(file.parent)
-        handle, draft = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".tmp", dir=file.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            json.dump(devices, out, indent=1, sort_keys=True)
-        Path(draft).replace(file)
+        write_whole(file, json.dumps(devices, indent=1, sort_keys=True).encode())
         remove_stale(file.parent, f"{file.name}.*.tmp")
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from pytensor_cl.cli import main
 from pytensor_cl.codegen import temporary
-from pytensor_cl.codegen.rendered import CheckedFolder, kept, rendered_folder
+from pytensor_cl.codegen.checked_files import CheckedFolder
+from pytensor_cl.codegen.rendered import get_or_render, rendered_folder
 from pytensor_cl.runtime.compilation.binaries import programs_folder
 
 KEY = "0123456789abcdef" * 2
@@ -47,7 +48,7 @@ def test_clear_removes_entries_and_nothing_else(folders, capsys):
 
 
 def test_what_pytensor_cl_keeps_is_counted_and_removed(folders, capsys):
-    kept(b"key", lambda: "text")
+    get_or_render(b"key", lambda: "text")
     CheckedFolder(programs_folder(None), 1000).write(b"key", b"binary")
     (rendered_folder() / f"{KEY}.abc.tmp").touch()
     assert main(["cache", "clear", "--json"]) == 0
@@ -62,8 +63,8 @@ def test_clear_leaves_nothing(folders, capsys, monkeypatch):
     files = (
         f"pytensor_cl/rendered/{KEY}",
         f"pytensor_cl/programs/{KEY}.x.tmp",
-        "pytensor_cl/features/0123456789abcdef.json",
-        "pytensor_cl/features/0123456789abcdef.json.x.tmp",
+        f"pytensor_cl/features/{KEY}",
+        f"pytensor_cl/features/{KEY}.x.tmp",
         "pytensor_cl/names.json",
         "pytensor_cl/names.json.x.tmp",
         "pytensor_cl/pruned",

@@ -7,7 +7,7 @@ import pytest
 
 from pytensor_cl.cli import device_checks, doctor, main
 from pytensor_cl.cli.finding import Finding
-from pytensor_cl.codegen.rendered import kept, rendered_folder
+from pytensor_cl.codegen.rendered import get_or_render, rendered_folder
 from pytensor_cl.runtime.driver_hooks import DefaultDriverHooks
 
 
@@ -74,7 +74,7 @@ def test_damaged_caches_are_counted_and_the_command_is_named(monkeypatch, tmp_pa
     monkeypatch.setattr("pytensor_cl.cli.cache_folders.all_hooks", lambda: [hooks])
     monkeypatch.setattr("pytensor_cl.cli.doctor.all_hooks", lambda: [hooks])
     for text in ("first", "second"):
-        kept(text.encode(), lambda: "text")
+        get_or_render(text.encode(), lambda: "text")
     next(rendered_folder().iterdir()).write_text("garbage")
     assert main(["doctor", "--json"]) == 0
     found = {f["subject"]: f for f in sections(capsys.readouterr().out)["Caches"]}

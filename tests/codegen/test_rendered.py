@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytensor_cl.codegen import rendered, template, temporary
+from pytensor_cl.codegen import checked_files, rendered, template, temporary
 from pytensor_cl.errors import TemplateError
 
 ROOT = Path(rendered.__file__).parents[2]
@@ -84,11 +84,11 @@ def test_a_damaged_file_is_made_again_with_one_line_in_the_log(kernels, damage, 
     load_or_render(kernels, "first", x=1)
     (file,) = rendered.rendered_folder().iterdir()
     file.write_bytes(DAMAGE[damage](file.read_bytes()))
-    assert not rendered.is_intact(file)
+    assert not checked_files.is_intact(file)
     with caplog.at_level("DEBUG", logger="pytensor_cl"):
         assert load_or_render(kernels, "second", x=1) == "second"
     assert [record.levelname for record in caplog.records] == ["DEBUG"] and str(file) in caplog.text
-    assert load_or_render(kernels, "third", x=1) == "second" and rendered.is_intact(file)
+    assert load_or_render(kernels, "third", x=1) == "second" and checked_files.is_intact(file)
     assert capfd.readouterr() == ("", "")
 
 
@@ -111,7 +111,7 @@ def test_a_folder_in_place_of_a_file(kernels):
 
 
 def test_many_writers_at_once_leave_one_whole_file(tmp_path):
-    folder = rendered.CheckedFolder(tmp_path, 1 << 20)
+    folder = checked_files.CheckedFolder(tmp_path, 1 << 20)
     contents = [bytes([k]) * 100_000 for k in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda content: [folder.write(b"key", content) for _ in range(20)], contents))
@@ -121,7 +121,7 @@ def test_many_writers_at_once_leave_one_whole_file(tmp_path):
 
 
 def test_a_reader_never_gets_half_a_file(tmp_path):
-    folder = rendered.CheckedFolder(tmp_path, 1 << 20)
+    folder = checked_files.CheckedFolder(tmp_path, 1 << 20)
     contents = [b"a" * 50_000, b"b" * 60_000]
     folder.write(b"key", contents[0])
     with ThreadPoolExecutor(2) as pool:
@@ -131,12 +131,12 @@ def test_a_reader_never_gets_half_a_file(tmp_path):
 
 
 def test_the_oldest_files_go_first(tmp_path):
-    folder = rendered.CheckedFolder(tmp_path, 4000)
+    folder = checked_files.CheckedFolder(tmp_path, 4000)
     for k in range(4):
         folder.write(b"%d" % k, bytes(800))
         os.utime(folder._file(b"%d" % k), (k, k))
     assert folder.read(b"0") == bytes(800)  # which is noted in its time stamp
-    fresh = rendered.CheckedFolder(tmp_path, 4000)
+    fresh = checked_files.CheckedFolder(tmp_path, 4000)
     fresh.write(b"4", bytes(800))
     assert [k for k in range(5) if fresh.read(b"%d" % k) is not None] == [0, 3, 4]
 
@@ -146,7 +146,7 @@ def test_drafts_of_processes_that_ended_are_removed(tmp_path):
     for draft in (old, new):
         draft.touch()
     os.utime(old, (0, 0))
-    rendered.CheckedFolder(tmp_path, 1000).write(b"key", b"content")
+    checked_files.CheckedFolder(tmp_path, 1000).write(b"key", b"content")
     assert not old.exists() and new.exists()
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pytensor_cl.codegen.checked_files import CheckedFolder
 from pytensor_cl.codegen.folders import default_folder
-from pytensor_cl.codegen.rendered import CheckedFolder
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 

@@ -59,7 +59,7 @@ def start(device: str, cache_dir: str | None) -> None:
 
 def _has_results(folder: Path) -> bool:
     try:
-        return any(folder.glob("*.json"))
+        return any(folder.iterdir())
     except OSError:  # a path that cannot be looked at
         return False
 

@@ -6,20 +6,20 @@ device, driver and version of the probes, so that each device is probed once.
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from pytensor_cl.codegen.folders import default_folder, make_private, remove_stale
+from pytensor_cl.codegen.checked_files import CheckedFolder
+from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.temporary import usable_folder
 
 __all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
 
 _NAME = "features"
+_LIMIT_BYTES = 1 << 20  # of the results of a few hundred drivers
 WIDTHS = (2, 4, 8, 16)
 """Lanes of the vectors in kernels of schedule ``cpu``."""
 
@@ -164,37 +164,19 @@ class FeatureFile:
 
     def __init__(self, identity: tuple[str, ...], folder: str | Path | None = None) -> None:
         self._identity = list(identity)
-        text = json.dumps([*self._identity, probes_digest()])  # two versions of the package may take turns
-        digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
-        self.path = usable_folder(default_folder(folder)) / _NAME / f"{digest}.json"
+        self._folder = CheckedFolder(usable_folder(default_folder(folder)) / _NAME, _LIMIT_BYTES)
+
+    def _key(self) -> bytes:
+        return json.dumps([*self._identity, probes_digest()]).encode()  # two versions of the package may take turns
 
     def read(self) -> Features | None:
         """Return the results; None if there are none, or none that can be used."""
+        content = self._folder.read(self._key())
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            if found["identity"] != self._identity or found["probes"] != probes_digest():
-                return None
-            if found["digest"] != _digest(found["features"]):
-                return None
-            return Features.from_dict(found["features"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # there is no file, or it was cut or changed: it is made again
+            return None if content is None else Features.from_dict(json.loads(content))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None  # it is not what `write` writes: it is made again
 
     def write(self, features: Features) -> bool:
         """Write the results, whole or not at all; return whether they could be."""
-        values = features.as_dict()
-        text = {"identity": self._identity, "probes": probes_digest(), "features": values, "digest": _digest(values)}
-        try:
-            make_private(self.path.parent)
-            handle, name = tempfile.mkstemp(prefix=f"{self.path.name}.", suffix=".tmp", dir=self.path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(text, file, indent=1)
-            Path(name).replace(self.path)
-            remove_stale(self.path.parent, "*.tmp")
-        except OSError:
-            return False
-        return True
-
-
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.blake2s(json.dumps(values, sort_keys=True).encode(), digest_size=8).hexdigest()
+        return self._folder.write(self._key(), json.dumps(features.as_dict(), indent=1).encode())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from pytensor_cl.codegen.rendered import code_digest, kept
+from pytensor_cl.codegen.rendered import code_digest, get_or_render
 from pytensor_cl.codegen.template import render
 from pytensor_cl.runtime.compilation.variants import BuildVariant
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header
@@ -71,7 +71,7 @@ class PoclVariants:
             return made[0]
 
         key = _stamp(file) + bytes([self._has_entries]) + extended.encode()
-        return BuildVariant(kept(key, make), (SKIP_HEADER,), bool(made))
+        return BuildVariant(get_or_render(key, make), (SKIP_HEADER,), bool(made))
 
     def _noted(self, variant: BuildVariant) -> BuildVariant:
         self.access_modes.update(access_modes_of(variant.text))

@@ -29,7 +29,7 @@ def test_it_is_not_begun_where_a_device_is_known_or_no_interpreter_is(tmp_path, 
     with monkeypatch.context() as frozen:
         frozen.setattr(early_check, "can_start", lambda: False)
         early_check.start("opencl", str(tmp_path))
-    (folder / "0123.json").write_text("{}")
+    (folder / "0123").write_text("{}")
     early_check.start("opencl", str(tmp_path))
     assert not early_check.finish()
 
