@@ -34,19 +34,7 @@ _LINE = 110  # characters of a line of a typedef
 
 @dataclass(frozen=True)
 class Field:
-    """A member of a struct.
-
-    Attributes
-    ----------
-    name
-        Of the member.
-    type
-        OpenCL C type, or the struct that the member is.
-    shape
-        Of an array member; empty if the member is no array.
-    offset
-        Bytes from the begin of the struct.
-    """
+    """A member of a struct: its OpenCL C type or struct, the shape if it is an array, and its offset in bytes."""
 
     name: str
     type: "str | Struct"
@@ -70,10 +58,6 @@ def _layout_of(kind: "str | Struct") -> tuple[int, int, str, np.dtype]:
         raise ValueError(f"{kind!r} is not a type of a struct's member; choose from {sorted({*_CODES, *_PAIRS})}")
     size = struct.calcsize(f"={_CODES[kind]}")
     return size, size, _CODES[kind], np.dtype(f"={_CODES[kind]}")
-
-
-def _up(n: int, step: int) -> int:
-    return round_up(n, step)
 
 
 class Struct:
@@ -134,14 +118,14 @@ class Struct:
                 if match is None or any(match[1] == field.name for field in fields):
                     raise ValueError(f"{member!r} is no name of a member, or it is used twice")
                 shape = tuple(map(int, re.findall(r"\d+", match[2])))
-                offset = _up(end, alignment)
+                offset = round_up(end, alignment)
                 parts.append(f"{offset - end}x" if offset > end else "")
                 parts.append(code * prod(shape))
                 fields.append(Field(match[1], kind, shape, offset))
                 dtypes.append(np.dtype((dtype, shape)) if shape else dtype)
                 end = offset + size * prod(shape)
         self.fields = tuple(fields)
-        self.size = _up(end, self.alignment)
+        self.size = round_up(end, self.alignment)
         self.format = "".join(parts) + (f"{self.size - end}x" if self.size > end else "")
         self.dtype = np.dtype(
             {
@@ -159,14 +143,7 @@ class Struct:
         return f"<Struct {nested}{self.c_typedef(self.name or 'unnamed')}>"
 
     def c_typedef(self, name: str | None = None, comment: str = "") -> str:
-        """Return the typedef in OpenCL C, without those of nested structs.
-
-        Parameters
-        ----------
-        name
-            C name of the type; None is the struct's own.
-        comment
-            The text behind the opening brace.
+        """Return the typedef in OpenCL C, without those of nested structs; `comment` follows the opening brace.
 
         Raises
         ------
@@ -188,13 +165,9 @@ class Struct:
         return "\n".join((*lines, f"}} {name};"))
 
     def pack(self, **values: Any) -> bytes:
-        """Return the bytes of a value.
+        """Return the bytes of a value, given by its members.
 
-        Parameters
-        ----------
-        **values
-            Each member: a number; for an array, a sequence of its elements, nested if it has several dimensions; for a
-            struct, its bytes or a mapping of its members.
+        A member that is an array is a sequence, nested if it has several dimensions; a struct is its bytes or a mapping.
 
         Raises
         ------
@@ -226,13 +199,9 @@ class Struct:
             yield from self._elements(field, item, shape[1:])
 
     def pack_array(self, **columns: ArrayLike) -> bytes:
-        """Return the bytes of an array of structs.
+        """Return the bytes of an array of structs, given by the values of each member in all of them.
 
-        Parameters
-        ----------
-        **columns
-            Each member's values: an array with one number, or one row of an array member, for each struct. A single
-            number is the same in all.
+        A single number is the same in all structs.
 
         Raises
         ------

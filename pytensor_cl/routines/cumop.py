@@ -208,7 +208,7 @@ class CumOp(AlongAxis[_Plan]):
                 "cumop/simt",
                 geometry=geometry_struct(index, self._arguments["outer_dims"]),
                 index=index,
-                in_buffer=self._is_large(index),
+                in_buffer=self._in_buffer(index),
                 run=RUN_ELEMENTS,
                 group=self._group,
                 **self._arguments,
@@ -219,7 +219,7 @@ class CumOp(AlongAxis[_Plan]):
             "cumop/cpu",
             preambles=(access,),
             geometry=geometry_struct("long", self._arguments["outer_dims"]),
-            in_buffer=self._is_large("long"),
+            in_buffer=self._in_buffer("long"),
             pattern=pattern,
             **vectors,
             **self._arguments,
@@ -257,7 +257,7 @@ class CumOp(AlongAxis[_Plan]):
         index = self._index(problem) if is_simt else "long"
         kernel = self._kernel(split.pattern, index, split.local_size[0])
         packed = self._geometry(problem, split, index)
-        geometry = struct_argument(self.context, packed, self._is_large(index))
+        geometry = struct_argument(self.context, packed, self._in_buffer(index))
         return _Plan(kernel, problem, split, geometry)
 
     def _index(self, problem: _Problem) -> str:
@@ -274,7 +274,7 @@ class CumOp(AlongAxis[_Plan]):
             self._kernels[key] = self.limits.kernel(source, source.name + suffix, work_items)
         return self._kernels[key]
 
-    def _is_large(self, index: str) -> bool:
+    def _in_buffer(self, index: str) -> bool:
         """Whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
         return geometry_struct(index, self._arguments["outer_dims"]).size + 40 > self.context.info.max_parameter_size
 

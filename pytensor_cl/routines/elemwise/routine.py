@@ -129,7 +129,7 @@ class _Plan(NamedTuple):
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
     argument: Any  # the packed struct, or a buffer that holds it
-    is_large: bool = False  # little of it would stay in the cache
+    is_past_cache: bool = False  # little of it would stay in the cache
     tables: tuple[Any, ...] = ()  # buffers that say where the elements of columns are
 
 
@@ -406,7 +406,7 @@ class Elemwise(Routine):
             arguments.insert(k, convert(inputs[k]))
         starts = [array.layout[2] + shift for array, shift in zip(arrays, shifts, strict=True)]
         if self.schedule == "cpu":
-            starts.insert(0, plan.is_large and not self._is_inplace(arrays))
+            starts.insert(0, plan.is_past_cache and not self._is_inplace(arrays))
         offsets = self._offsets.pack_values(*starts)
         assert plan.kernel is not None
         plan.kernel.launch(
@@ -434,25 +434,25 @@ class Elemwise(Routine):
         index = "int" if small else "long"
         strides = tuple(layout.strides for layout in spread)
         shape, strides = collapse(*_memory_order(shape, strides))
-        is_large = self._is_large(layouts)
+        is_past_cache = self._is_past_cache(layouts)
         if self.schedule == "simt":
-            return self._simt_plan(index, shape, strides)._replace(is_large=is_large)
+            return self._simt_plan(index, shape, strides)._replace(is_past_cache=is_large)
         fold = find_fold(shape, strides, lanes_of(self.function), len(self.output_dtypes)) if small else None
         if fold is None:
-            return self._cpu_plan(index, shape, strides)._replace(is_large=is_large)
-        return self._packed_rows(fold, is_large)
+            return self._cpu_plan(index, shape, strides)._replace(is_past_cache=is_large)
+        return self._packed_rows(fold, is_past_cache)
 
-    def _packed_rows(self, fold: Fold, is_large: bool) -> _PackedRows:
+    def _packed_rows(self, fold: Fold, is_past_cache: bool) -> _PackedRows:
         columns = Columns(fold.numbers("column"), fold.width >= lanes_of(self.function))
         columns = columns if columns.arrays else NONE
         tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns.arrays)
         parts = (
-            (self._cpu_plan("int", shape, strides, columns)._replace(is_large=is_large, tables=tables), shifts)
+            (self._cpu_plan("int", shape, strides, columns)._replace(is_past_cache=is_large, tables=tables), shifts)
             for shape, strides, shifts in fold.parts()
         )
         return _PackedRows(fold, tuple(parts))
 
-    def _is_large(self, layouts: list[Layout]) -> bool:
+    def _is_past_cache(self, layouts: list[Layout]) -> bool:
         dtypes = (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
         return sum(s.size * np.dtype(t).itemsize for s, t in zip(layouts, dtypes, strict=True)) >= PAST_CACHE
 

@@ -135,10 +135,10 @@ class Indexing(Checked):
             ndim=max(1, ndim),
             index=index,
             lanes=1 if self.schedule == "simt" else 64 // max(4, itemsize),
-            plan_in_buffer=self._is_large(ndim, index),
+            plan_in_buffer=self._in_buffer(ndim, index),
         )
 
-    def _is_large(self, ndim: int, index: str) -> bool:
+    def _in_buffer(self, ndim: int, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: offsets, buffers, and a number."""
         pointers = 8 * (max(1, len(self._arrays)) + 3) + 4
         used = self._gather_struct(ndim, index).size + self._offsets.size + pointers
@@ -189,7 +189,7 @@ class Indexing(Checked):
         values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
         kernel = self.kernel(source)
         plan = struct_argument(
-            self.context, self._gather_struct(ndim, index).pack_values(*values), self._is_large(ndim, index)
+            self.context, self._gather_struct(ndim, index).pack_values(*values), self._in_buffer(ndim, index)
         )
         return Launch(kernel, *self._sizes(kernel, size, units), plan)
 

@@ -85,11 +85,11 @@ class TakeAlongAxis(Checked):
             preambles=(render("runtime/error_flag"), render("common/to_long")),
             plan=_plan_struct(index, self._ndim),
             index=index,
-            in_buffer=self._is_large(index),
+            in_buffer=self._in_buffer(index),
             **self._arguments,
         )
 
-    def _is_large(self, index: str) -> bool:
+    def _in_buffer(self, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
         return _plan_struct(index, self._ndim).size + 36 > self.context.info.max_parameter_size
 
@@ -118,7 +118,7 @@ class TakeAlongAxis(Checked):
         numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]
         rest = length, step, *(layout.offset for layout in layouts)
         packed = _plan_struct(word, self._ndim).pack_values(*numbers, output.size, *rest)
-        plan = struct_argument(self.context, packed, self._is_large(word))
+        plan = struct_argument(self.context, packed, self._in_buffer(word))
         error_flag = self.error_flag.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
         kernel = self._kernels[word]

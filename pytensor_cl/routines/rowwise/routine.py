@@ -344,7 +344,7 @@ class Rowwise(Checked):
         gathers = self._gathered_rows.geometry(given, variant) if self._gathered_rows and split.chunks == 1 else None
         variant = variant._replace(is_narrow=is_narrow, is_gathered=gathers is not None)
         scratch = self._scratch(rows, split, self._program(variant))
-        shifts = int(self._is_large(layouts)), *rows.shifts
+        shifts = int(self._is_past_cache(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, split.chunks, partials)
         return Plan(
@@ -358,7 +358,7 @@ class Rowwise(Checked):
     def _full_inputs(self) -> list[int]:
         return [a for a in self._full if not self._arrays[a].is_output]
 
-    def _is_large(self, layouts: list[Layout]) -> bool:
+    def _is_past_cache(self, layouts: list[Layout]) -> bool:
         nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))
         return sum(nbytes) >= PAST_CACHE
 

@@ -109,11 +109,11 @@ class SearchSorted(Checked):
             preambles=preambles,
             geometry=_geometry_struct(dims),
             dims=dims,
-            in_buffer=self._is_large(dims),
+            in_buffer=self._in_buffer(dims),
             **self._arguments,
         )
 
-    def _is_large(self, dims: int) -> bool:
+    def _in_buffer(self, dims: int) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
         return _geometry_struct(dims).size + 44 > self.context.info.max_parameter_size
 
@@ -150,7 +150,7 @@ class SearchSorted(Checked):
         sorter_buffers = [v for s in sorter for v in (s.buffer, self.error_flag.buffer, self.number)]
         dims = len(plan.tail) // 5
         kernel = self._kernels[dims]
-        geometry = struct_argument(self.context, _geometry_struct(dims).pack_values(*numbers), self._is_large(dims))
+        geometry = struct_argument(self.context, _geometry_struct(dims).pack_values(*numbers), self._in_buffer(dims))
         queue, sizes = self.context.queue, self._sizes(kernel, plan.size)
         kernel.launch(queue, *sizes, rows.buffer, values.buffer, *sorter_buffers, output.buffer, geometry)
 
