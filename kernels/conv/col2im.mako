@@ -76,7 +76,7 @@ static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a,
                                       const long *rows, int row_count, long d_row, __global ${ctype} *X,
                                       long start${parameters})
 {
-    const long stride = p->stride[2], step = stride * p->x[5], width = p->image[2];
+    const long stride = p->stride[2], step = stride * p->x.w, width = p->image[2];
     if (stride == 2 && step == 2) {
         for (long i = 0; 2 * i < width; i += ${lanes}) {
             const ${vector} even = ${name}_sum(p, a, D, rows, row_count, d_row, 0, i);
@@ -96,7 +96,7 @@ static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a,
         const long extent = (width - phase + stride - 1) / stride;
         for (long i = 0; i < extent; i += ${lanes}) {
             const ${vector} sum = ${name}_sum(p, a, D, rows, row_count, d_row, phase, i);
-            ${name}_store(sum, X, start + phase * p->x[5] + i * step, step, extent - i${arguments});
+            ${name}_store(sum, X, start + phase * p->x.w + i * step, step, extent - i${arguments});
         }
     }
 }
@@ -116,10 +116,10 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *Y, __global cons
     for (long unit = unit_begin; unit < unit_end; unit++) {
         const long n = unit % p.batch, g = unit / p.batch / blocks, c_begin = unit / p.batch % blocks * p.mc;
         const long c_end = min(p.c, c_begin + p.mc), first_c = c_end - p.mc;
-        __global const ${ctype} *const w = W + s.w + g * p.w[0] + first_c * taps;
-        __global const ${ctype} *const y = Y + s.x + n * p.y[0] + g * p.y[1];
+        __global const ${ctype} *const w = W + s.w + g * p.w.g + first_c * taps;
+        __global const ${ctype} *const y = Y + s.x + n * p.y.n + g * p.y.g;
         for (long k0 = 0; k0 < p.m; k0 += p.kc)
-            ${name}_products(y + k0 * p.y[2], p.y[5], p.y[2], w + k0 * p.w[1], p.w[1], pixels, p.mc * taps,
+            ${name}_products(y + k0 * p.y.m, p.y.w, p.y.m, w + k0 * p.w.m, p.w.m, pixels, p.mc * taps,
                              min(p.kc, p.m - k0), D, d_row, k0 == 0);
         for (long d = 0; d < p.image[0]; d++)
             for (long h = 0; h < p.image[1]; h++) {
@@ -133,10 +133,10 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *Y, __global cons
                             rows[row_count++] =
                                 (td * p.taps[1] + th) * p.taps[2] * d_row + (qd * p.out[1] + qh) * p.out[2];
                     }
-                const long start = s.y + n * p.x[0] + g * p.x[1] + d * p.x[3] + h * p.x[4];
+                const long start = s.y + n * p.x.n + g * p.x.g + d * p.x.d + h * p.x.h;
                 for (long c = c_begin; c < c_end; c++)
                     ${name}_row(&p, &w_axis, D + (c - first_c) * taps * d_row, rows, row_count, d_row, X,
-                                start + c * p.x[2]${
+                                start + c * p.x.c${
                                 f", g * p.c + c{capture(epilogue.arguments)}" if statements else ""});
             }
     }

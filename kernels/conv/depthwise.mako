@@ -23,7 +23,7 @@
         <%common:filter_rows filters="filters" row_begin=" + w0" is_wanted=" && lo < hi">
                     if (${rows} <= height && h >= 0 && h + ${row_step(rows - 1)} < p.image[1]) {
                         for (long t = lo; t < hi; t++) {
-                            const ${vector} a = filter[t * p.w[5]];
+                            const ${vector} a = filter[t * p.w.w];
                             % for i in R:
                             ${add_row(i)}
                             % endfor
@@ -33,7 +33,7 @@
                     % for i in R:
                     if (${is_inside(i)})
                         for (long t = lo; t < hi; t++) {
-                            const ${vector} a = filter[t * p.w[5]];
+                            const ${vector} a = filter[t * p.w.w];
                             ${add_row(i)}
                         }
                     % endfor
@@ -41,7 +41,7 @@
 </%def>
 <%def name="outer_taps()">
         <%common:outer_columns columns="${J}" vec="${vec}">
-        <%common:filter_rows filters="filters" filter_begin=" + t * p.w[5]">
+        <%common:filter_rows filters="filters" filter_begin=" + t * p.w.w">
                         const ${vector} a = *filter;
                         % for i in R:
                         if (${is_inside(i)}) {
@@ -66,8 +66,8 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
     const long total = p.batch * p.groups * shape[0] * blocks * row_tiles;
     long unit = partition_begin(total, 1, get_global_id(0), get_global_size(0));
     const long end = partition_begin(total, 1, get_global_id(0) + 1, get_global_size(0));
-    const long dw = p.dilation[2], step = p.stride[2] * p.x[5];
-    const long tap_row = p.dilation[1] * p.x[4], next_row = p.stride[1] * p.x[4];
+    const long dw = p.dilation[2], step = p.stride[2] * p.x.w;
+    const long tap_row = p.dilation[1] * p.x.h, next_row = p.stride[1] * p.x.h;
     __global const ${ctype} *const x = X + s.x;
     long outer = -1, g = 0, n = 0;
     conv_index q = conv_unravel(unit * ${width}, shape);
@@ -78,15 +78,15 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             n = outer / p.groups;
         }
         const long y_h = q.h * ${rows}, height = p.out[1] - y_h;
-        __global const ${ctype} *const filters = W + s.w + g * p.w[0];
+        __global const ${ctype} *const filters = W + s.w + g * p.w.g;
         ${common.begin_tile("q.d", "y_h", "q.w", R, J, vector)}
         ${inner_taps()}
         ${outer_taps()}
-        __global ${ctype} *const y = Y + s.y + n * p.y[0] + g * p.y[1] + q.d * p.y[3] + y_h * p.y[4] + q.w * p.y[5];
+        __global ${ctype} *const y = Y + s.y + n * p.y.n + g * p.y.g + q.d * p.y.d + y_h * p.y.h + q.w * p.y.w;
         % for i in R:
         % for j in J:
         if (${i} < height)
-            ${vec}_store(c${i}_${j}, y + ${i} * p.y[4] + ${j * lanes} * p.y[5], p.y[5], p.out[2] - q.w - ${j * lanes});
+            ${vec}_store(c${i}_${j}, y + ${i} * p.y.h + ${j * lanes} * p.y.w, p.y.w, p.out[2] - q.w - ${j * lanes});
         % endfor
         % endfor
         conv_advance(&q, ${width}, shape);

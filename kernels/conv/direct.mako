@@ -21,7 +21,7 @@
                         const ${vector} x${j} = *(__global const ${vec} *)(x + row + t * dw + ${j * lanes});
                         % endfor
                         % for i in R:
-                        const ${vector} a${i} = filter[t * p.w[5] + filter_row${i}];
+                        const ${vector} a${i} = filter[t * p.w.w + filter_row${i}];
                         % for j in J:
                         c${i}_${j} = a${i} * x${j} + c${i}_${j};
                         % endfor
@@ -31,7 +31,7 @@
 </%def>
 <%def name="outer_taps()">
         <%common:outer_columns columns="${J}" vec="${vec}">
-        <%common:filter_rows filters="w" filter_begin=" + t * p.w[5]">
+        <%common:filter_rows filters="w" filter_begin=" + t * p.w.w">
                         if (h < 0 || h >= p.image[1])
                             continue;
                         % for j in J:
@@ -54,7 +54,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
     const long total = p.batch * p.groups * blocks * shape[0] * shape[1] * row_tiles;
     long unit = partition_begin(total, 1, get_global_id(0), get_global_size(0));
     const long end = partition_begin(total, 1, get_global_id(0) + 1, get_global_size(0));
-    const long dw = p.dilation[2], step = p.stride[2] * p.x[5], tap_row = p.dilation[1] * p.x[4];
+    const long dw = p.dilation[2], step = p.stride[2] * p.x.w, tap_row = p.dilation[1] * p.x.h;
     __global const ${ctype} *const x = X + s.x;
     long outer = -1, m = 0, g = 0, n = 0;
     conv_index q = conv_unravel(unit * ${width}, shape);
@@ -65,18 +65,18 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             g = outer / blocks % p.groups;
             n = outer / blocks / p.groups;
         }
-        __global const ${ctype} *const w = W + s.w + g * p.w[0] + m * p.w[1];
+        __global const ${ctype} *const w = W + s.w + g * p.w.g + m * p.w.m;
         % for i in R:
-        const long filter_row${i} = min(${i}L, p.m - m - 1) * p.w[1];
+        const long filter_row${i} = min(${i}L, p.m - m - 1) * p.w.m;
         % endfor
         ${common.begin_tile("q.d", "q.h", "q.w", R, J, vector)}
         ${inner_taps()}
         ${outer_taps()}
-        __global ${ctype} *y = Y + s.y + n * p.y[0] + g * p.y[1] + m * p.y[2] + conv_offset(p.y, q);
+        __global ${ctype} *y = Y + s.y + n * p.y.n + g * p.y.g + m * p.y.m + conv_offset(p.y.d, p.y.h, p.y.w, q);
         % for i in R:
         % for j in J:
         if (${i} < p.m - m)
-            ${vec}_store(c${i}_${j}, y + ${i} * p.y[2] + ${j * lanes} * p.y[5], p.y[5], p.out[2] - q.w - ${j * lanes});
+            ${vec}_store(c${i}_${j}, y + ${i} * p.y.m + ${j * lanes} * p.y.w, p.y.w, p.out[2] - q.w - ${j * lanes});
         % endfor
         % endfor
         conv_advance(&q, ${width}, shape);

@@ -26,9 +26,9 @@
                 const long d = d0 + td * p.dilation[0];
                 if (d < 0 || d >= p.image[0])
                     continue;
-                long row = n * p.x[0] + g * p.x[1] + c * p.x[2] + d * p.x[3] + h0 * p.x[4]${row_begin}, h = h0;
-                __global const ${ctype} *filter = ${filters} + c * p.w[2] + td * p.w[3]${filter_begin};
-                for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += tap_row, filter += p.w[4]) {
+                long row = n * p.x.n + g * p.x.g + c * p.x.c + d * p.x.d + h0 * p.x.h${row_begin}, h = h0;
+                __global const ${ctype} *filter = ${filters} + c * p.w.c + td * p.w.d${filter_begin};
+                for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += tap_row, filter += p.w.h) {
                     ${caller.body()}
                 }
             }
@@ -49,5 +49,5 @@
 
 ## Vector j of x in the row that begins at `row`; lanes outside of x may have any value.
 <%def name="load_outer(vec, j, row)" buffered="True" filter="trim">
-${vec}_load(x, ${row} + v${j} * p.x[5], step, ok${j}, p.x_low, p.x_high)
+${vec}_load(x, ${row} + v${j} * p.x.w, step, ok${j}, p.x_low, p.x_high)
 </%def>

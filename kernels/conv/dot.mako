@@ -19,7 +19,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
     const long total = p.batch * p.groups * p.m * shape[0] * shape[1] * row_tiles;
     long unit = partition_begin(total, 1, get_global_id(0), get_global_size(0));
     const long end = partition_begin(total, 1, get_global_id(0) + 1, get_global_size(0));
-    const long dw = p.dilation[2], step = dw * p.x[5], row_step = p.dilation[1] * p.x[4];
+    const long dw = p.dilation[2], step = dw * p.x.w, row_step = p.dilation[1] * p.x.h;
     long outer = -1, m = 0, g = 0, n = 0;
     __global const ${ctype} *const x = X + s.x, *const w = W + s.w;
     conv_index q = conv_unravel(unit * ${count}, shape);
@@ -47,25 +47,25 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                     const long v${j} = w0 + t * dw + ${j} * p.stride[2], last${j} = v${j} + ${lanes - 1} * dw;
                     const ${vec}_mask ok${j} = used && ${vec}_inside(v${j}, dw, p.image[2]);
                     % endfor
-                    long row = n * p.x[0] + g * p.x[1] + c * p.x[2] + d * p.x[3] + h0 * p.x[4], h = h0;
-                    long at = g * p.w[0] + m * p.w[1] + c * p.w[2] + td * p.w[3] + t * p.w[5];
-                    for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += row_step, at += p.w[4]) {
+                    long row = n * p.x.n + g * p.x.g + c * p.x.c + d * p.x.d + h0 * p.x.h, h = h0;
+                    long at = g * p.w.g + m * p.w.m + c * p.w.c + td * p.w.d + t * p.w.w;
+                    for (long th = 0; th < p.taps[1]; th++, h += p.dilation[1], row += row_step, at += p.w.h) {
                         if (h < 0 || h >= p.image[1])
                             continue;
-                        const ${vector} f = ${vec}_load(w, at, p.w[5], used, p.w_low, p.w_high);
+                        const ${vector} f = ${vec}_load(w, at, p.w.w, used, p.w_low, p.w_high);
                         % for j in J:
                         if (v${j} < p.image[2] && last${j} >= 0) {
                             const ${vector} x${j} =
-                                ${vec}_load(x, row + v${j} * p.x[5], step, ok${j}, p.x_low, p.x_high);
+                                ${vec}_load(x, row + v${j} * p.x.w, step, ok${j}, p.x_low, p.x_high);
                             c${j} = ok${j} ? x${j} * f + c${j} : c${j};
                         }
                         % endfor
                     }
                 }
-        __global ${ctype} *y = Y + s.y + n * p.y[0] + g * p.y[1] + m * p.y[2] + conv_offset(p.y, q);
+        __global ${ctype} *y = Y + s.y + n * p.y.n + g * p.y.g + m * p.y.m + conv_offset(p.y.d, p.y.h, p.y.w, q);
         % for j in J:
         if (q.w + ${j} < p.out[2])
-            y[${j} * p.y[5]] = ${vec}_sum(c${j});
+            y[${j} * p.y.w] = ${vec}_sum(c${j});
         % endfor
         conv_advance(&q, ${count}, shape);
     }

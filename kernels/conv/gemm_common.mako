@@ -19,7 +19,7 @@
             const long g = b % p.groups, part = b / p.groups, nc = min(p.nc, n_end - n0);
             const long k_begin = partition_begin(k, p.kc, part, p.split_k);
             const long k_end = partition_begin(k, p.kc, part + 1, p.split_k);
-            __global const ${ctype} *const x_g = X + s.x + g * p.x[1];
-            __global const ${ctype} *const w_g = W + s.w + g * p.w[0];
-            __global ${ctype} *const y_g = Y + s.y + g * p.y[1] + part * p.partial_stride;
+            __global const ${ctype} *const x_g = X + s.x + g * p.x.g;
+            __global const ${ctype} *const w_g = W + s.w + g * p.w.g;
+            __global ${ctype} *const y_g = Y + s.y + g * p.y.g + part * p.partial_stride;
 </%def>

@@ -27,18 +27,18 @@ static ${full_width} void ${name}_transpose(const conv_plan *p, __global const $
         const long n = (n0 + j) / pixels, q = (n0 + j) % pixels;
         run = min(pixels - q, count - j);
         for (long i = m0; i < m_end; i += ${lanes}) {
-            __global const ${ctype} *const from = y + n * p->y[0] + i * p->y[2] + q;
+            __global const ${ctype} *const from = y + n * p->y.n + i * p->y.m + q;
             const long last = p->m - 1 - i;
             for (long l = 0; run >= ${lanes} && l < run; l += ${lanes}) {
                 const long at = min(l, run - ${lanes});  // the last vector may overlap the one before
                 __global ${ctype} *const to = T + at * t_row + i - m0;
                 ${registers.transpose(ctype, lanes,
-                                      lambda l: f"*(__global const {vec} *)(from + min({l}L, last) * p->y[2] + at)",
+                                      lambda l: f"*(__global const {vec} *)(from + min({l}L, last) * p->y.m + at)",
                                       lambda l: f"*(__global {vec} *)(to + {l} * t_row)")}
             }
             for (long l = 0; run < ${lanes} && l < run; l++)
                 for (long r = 0; r < ${lanes}; r++)
-                    T[l * t_row + i - m0 + r] = from[min(r, last) * p->y[2] + l];
+                    T[l * t_row + i - m0 + r] = from[min(r, last) * p->y.m + l];
         }
         T += run * t_row;
     }
@@ -64,9 +64,9 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         const long g = b % p.groups, part = b / p.groups;
         const long n_begin = partition_begin(n, p.nc, part, p.split_k);
         const long n_end = partition_begin(n, p.nc, part + 1, p.split_k);
-        __global const ${ctype} *const x_g = X + s.x + g * p.x[1];
-        __global const ${ctype} *const y_g = Y + s.w + g * p.y[1];
-        __global ${ctype} *const w = W + s.y + part * p.partial_stride + g * p.w[0] + m_begin * p.w[1];
+        __global const ${ctype} *const x_g = X + s.x + g * p.x.g;
+        __global const ${ctype} *const y_g = Y + s.w + g * p.y.g;
+        __global ${ctype} *const w = W + s.y + part * p.partial_stride + g * p.w.g + m_begin * p.w.m;
         for (long n0 = n_begin, nc; n0 < n_end; n0 += nc) {
             nc = min(p.nc, n_end - n0);
             nc = is_in_place ? min(nc, pixels - n0 % pixels) : nc;
@@ -76,9 +76,9 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                 if (!is_in_place)
                     ${name}_im2col(&p, x_g, n0, nc, r, count, matrix, matrix_row);
                 __global const ${ctype} *const rows =
-                    is_in_place ? x_g + n0 / pixels * p.x[0] + r * p.x[2] + n0 % pixels : matrix;
-                ${name}_products(rows, is_in_place ? p.x[2] : matrix_row, 1, T, t_row, count, m_end - m_begin, nc,
-                                 w + r, p.w[1], n0 == n_begin);
+                    is_in_place ? x_g + n0 / pixels * p.x.n + r * p.x.c + n0 % pixels : matrix;
+                ${name}_products(rows, is_in_place ? p.x.c : matrix_row, 1, T, t_row, count, m_end - m_begin, nc,
+                                 w + r, p.w.m, n0 == n_begin);
             }
         }
     }

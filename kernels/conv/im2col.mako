@@ -9,18 +9,18 @@
 static void ${name}_channels(const conv_plan *p, __global const ${ctype} *x, long at, long step, ${vec}_mask ok,
                              int is_full, long count, __global ${ctype} *to, long to_step)
 {
-    const long last = at + (count - 1) * p->x[2], low = min(at, last), high = max(at, last);
+    const long last = at + (count - 1) * p->x.c, low = min(at, last), high = max(at, last);
     if (step == 1 && low >= p->x_low && high + ${lanes} <= p->x_high) {
         if (is_full)
             for (long c = 0; c < count; c++) {
                 *(__global ${vec} *)to = *(__global const ${vec} *)(x + at);
-                at += p->x[2];
+                at += p->x.c;
                 to += to_step;
             }
         else
             for (long c = 0; c < count; c++) {
                 *(__global ${vec} *)to = ok ? *(__global const ${vec} *)(x + at) : (${vector})(0);
-                at += p->x[2];
+                at += p->x.c;
                 to += to_step;
             }
         return;
@@ -31,7 +31,7 @@ static void ${name}_channels(const conv_plan *p, __global const ${ctype} *x, lon
             const ${vector} b = *(__global const ${vec} *)(x + at + ${lanes});
             const ${vector} v = (${vector})(a.even, b.even);
             *(__global ${vec} *)to = ok ? v : (${vector})(0);
-            at += p->x[2];
+            at += p->x.c;
             to += to_step;
         }
         return;
@@ -39,7 +39,7 @@ static void ${name}_channels(const conv_plan *p, __global const ${ctype} *x, lon
     for (long c = 0; c < count; c++) {
         const ${vector} v = ${vec}_load(x, at, step, ok, p->x_low, p->x_high);
         *(__global ${vec} *)to = ok ? v : (${vector})(0);
-        at += p->x[2];
+        at += p->x.c;
         to += to_step;
     }
 }
@@ -49,7 +49,7 @@ static void ${name}_im2col(const conv_plan *p, __global const ${ctype} *x, long 
                            __global ${ctype} *matrix, long matrix_row)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]}, taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
-    const long tap_count = taps[0] * taps[1] * taps[2], stride = p->stride[2], step = stride * p->x[5];
+    const long tap_count = taps[0] * taps[1] * taps[2], stride = p->stride[2], step = stride * p->x.w;
     conv_index q = conv_unravel(n0, out);
     for (long j = 0, run; j < count; j += run) {
         run = min(out[2] - q.w, count - j);
@@ -63,7 +63,7 @@ static void ${name}_im2col(const conv_plan *p, __global const ${ctype} *x, long 
             const int is_inside = d >= 0 && d < p->image[0] && h >= 0 && h < p->image[1];
             const long first = conv_first_at_least(w, stride, 0);
             const long last = is_inside ? conv_first_at_least(w, stride, p->image[2]) : 0;
-            const long at = q.outer * p->x[0] + c_begin * p->x[2] + d * p->x[3] + h * p->x[4] + w * p->x[5];
+            const long at = q.outer * p->x.n + c_begin * p->x.c + d * p->x.d + h * p->x.h + w * p->x.w;
             __global ${ctype} *const rows = matrix + (c_begin * tap_count + tap - k0) * matrix_row + j;
             for (long l = 0; l < run; l += ${lanes}) {
                 const ${vec}_mask ok = ${vec}_between(first - l, last - l);

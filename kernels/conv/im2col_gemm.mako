@@ -94,10 +94,10 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                     for (long i0 = m_begin; i0 < m_end; i0 += ${mr}) {
                         const int height = is_edge || m_end - i0 > ${heights[-1]} ? ${mr} : ${heights[-1]};
                         const long first_row = min(i0, p.m - height);
-                        __global ${ctype} *const to = y_g + i0 * p.y[2];
-                        ${name}_tile(w_g + k0 + first_row * p.w[1], p.w[1], b_panel, is_edge ? p.kc : matrix_row, kc,
+                        __global ${ctype} *const to = y_g + i0 * p.y.m;
+                        ${name}_tile(w_g + k0 + first_row * p.w.m, p.w.m, b_panel, is_edge ? p.kc : matrix_row, kc,
                                      width, is_edge, height, tile);
-                        ${name}_store(tile + (i0 - first_row) * ${nr}, column_offsets, is_contiguous, p.y[2],
+                        ${name}_store(tile + (i0 - first_row) * ${nr}, column_offsets, is_contiguous, p.y.m,
                                       min((long)height, m_end - i0), width, k0 == k_begin, to
                                       % if statements:
                                       , k0 + p.kc >= k_end, g * p.m + i0, to - Y${epilogue.arguments()}

@@ -34,20 +34,20 @@ static void ${name}_pack_a_block(const conv_plan *p, __global const ${ctype} *w,
             const long inner = (k0 + k) % p->w_inner;
             run = min(depth - k, p->w_inner - inner);
             __global const ${ctype} *const from = w + (k0 + k) / p->w_inner * p->w_outer + inner * p->w_step;
-            ${name}_pack_a(from, p->w[1], p->w_step, height, run, to);
+            ${name}_pack_a(from, p->w.m, p->w_step, height, run, to);
             to += run * ${mr};
         }
         conv_index t = conv_unravel(k0, taps);
         for (long k = 0; !p->w_inner && k < depth; k++) {
-            __global const ${ctype} *v = w + t.outer * p->w[2] + conv_offset(p->w, t);
+            __global const ${ctype} *v = w + t.outer * p->w.c + conv_offset(p->w.d, p->w.h, p->w.w, t);
             % for r in range(0, mr, 4):
             *(__global ${name}_vec4 *)(to + ${r}) =
-                (${ctype}4)(${", ".join(f"v[min({r + i}L, height - 1) * p->w[1]]" for i in range(4))});
+                (${ctype}4)(${", ".join(f"v[min({r + i}L, height - 1) * p->w.m]" for i in range(4))});
             % endfor
             to += ${mr};
             conv_advance(&t, 1, taps);
         }
-        w += ${mr} * p->w[1];
+        w += ${mr} * p->w.m;
         packed += panel_stride;
     }
 }
@@ -68,7 +68,7 @@ ${stores.columns(lanes, vectors)}
 </%def>
 <%def name="pack_a()">
                 for (long i = 0; i < kc; i += w_step)
-                    ${name}_pack_a_block(&p, w_g + m0 * p.w[1], mc, k0 + i, min(w_step, kc - i), packed_a + i * ${mr},
+                    ${name}_pack_a_block(&p, w_g + m0 * p.w.m, mc, k0 + i, min(w_step, kc - i), packed_a + i * ${mr},
                                          kc * ${mr});
 </%def>
 <%def name="multiply()">
@@ -78,8 +78,8 @@ ${stores.columns(lanes, vectors)}
                             ${name}_multiply_narrow(packed_a + i0 * kc, packed_b + j0 * kc, kc, tile);
 </%def>
 <%def name="store_tile()">
-                        __global ${ctype} *const to = y_g + (m0 + i0) * p.y[2];
-                        ${name}_store(tile, column_offsets, is_contiguous, p.y[2], min(${mr}L, mc - i0), width,
+                        __global ${ctype} *const to = y_g + (m0 + i0) * p.y.m;
+                        ${name}_store(tile, column_offsets, is_contiguous, p.y.m, min(${mr}L, mc - i0), width,
                                       k0 == k_begin, to
                                       % if statements:
                                       , k0 + p.kc >= k_end, g * p.m + m0 + i0, to - Y${epilogue.arguments()}

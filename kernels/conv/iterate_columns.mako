@@ -46,7 +46,7 @@ static void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long 
                            __global ${ctype} *to)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]}, taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
-    const long dw = p->dilation[2], step = dw * p->x[5];
+    const long dw = p->dilation[2], step = dw * p->x.w;
     conv_index q = conv_unravel(n0, out);
     for (long j = 0; j < ${nr}; j += 4) {
         long d0[4], h0[4], w0[4], image[4], at[4], first[4], last[4];
@@ -54,7 +54,7 @@ static void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long 
             d0[f] = q.d * p->stride[0] - p->pad[0];
             h0[f] = q.h * p->stride[1] - p->pad[1];
             w0[f] = q.w * p->stride[2] - p->pad[2];
-            image[f] = q.outer * p->x[0];
+            image[f] = q.outer * p->x.n;
             conv_advance(&q, 1, out);
         }
         conv_index t = conv_unravel(k0, taps);
@@ -65,7 +65,7 @@ static void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long 
                 const int is_inside = j + f < count && d >= 0 && d < p->image[0] && h >= 0 && h < p->image[1];
                 first[f] = is_inside ? min(run, conv_first_at_least(w, dw, 0)) : run;
                 last[f] = min(run, conv_first_at_least(w, dw, p->image[2]));
-                at[f] = image[f] + t.outer * p->x[2] + d * p->x[3] + h * p->x[4] + w * p->x[5];
+                at[f] = image[f] + t.outer * p->x.c + d * p->x.d + h * p->x.h + w * p->x.w;
             }
             ${name}_pack_four(x, at, first, last, step, run, to + k * ${nr});
             conv_advance(&t, run, taps);

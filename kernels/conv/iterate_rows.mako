@@ -10,7 +10,7 @@ static void ${name}_run(const conv_plan *p, __global const ${ctype} *x, long d0,
                         long k0, long depth, __global ${ctype} *panel)
 {
     const long shape[3] = {p->taps[0], p->taps[1], p->taps[2]}, taps = shape[0] * shape[1] * shape[2];
-    const long stride = p->stride[2], step = stride * p->x[5];
+    const long stride = p->stride[2], step = stride * p->x.w;
     conv_index t = conv_unravel(k0, shape);
     for (long j = 0; j < min(taps, depth); j++) {
         const long d = d0 + t.d * p->dilation[0], h = h0 + t.h * p->dilation[1], w = w0 + t.w * p->dilation[2];
@@ -19,7 +19,7 @@ static void ${name}_run(const conv_plan *p, __global const ${ctype} *x, long d0,
         const int is_inside = d >= 0 && d < p->image[0] && h >= 0 && h < p->image[1] && first < last;
         const int is_full = is_inside && first == 0 && last == ${lanes};
         const ${vec}_mask ok = ${vec}_between(first, last), is_new = ${vec}_between(from, ${lanes});
-        long at = t.outer * p->x[2] + d * p->x[3] + h * p->x[4] + w * p->x[5];
+        long at = t.outer * p->x.c + d * p->x.d + h * p->x.h + w * p->x.w;
         for (long k = j; k < depth; k += taps) {
             __global ${name}_vec *const o = (__global ${name}_vec *)(panel + k * ${nr});
             ${ctype}${lanes} v = 0;
@@ -28,7 +28,7 @@ static void ${name}_run(const conv_plan *p, __global const ${ctype} *x, long d0,
             else if (is_inside)
                 v = ok ? ${vec}_load(x, at, step, ok, p->x_low, p->x_high) : v;
             *o = from ? (is_new ? v : *o) : v;
-            at += p->x[2];
+            at += p->x.c;
         }
         conv_advance(&t, 1, shape);
     }
@@ -44,7 +44,7 @@ static void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long 
         conv_index q = conv_unravel(n0 + j, out);
         for (long from = 0, run; from < max(width, 1L); from += run) {
             run = clamp(out[2] - q.w, 1L, max(width - from, 1L));
-            ${name}_run(p, x + q.outer * p->x[0], q.d * p->stride[0] - p->pad[0], q.h * p->stride[1] - p->pad[1],
+            ${name}_run(p, x + q.outer * p->x.n, q.d * p->stride[0] - p->pad[0], q.h * p->stride[1] - p->pad[1],
                         (q.w - from) * p->stride[2] - p->pad[2], from, min(from + run, width), k0, depth, to);
             conv_advance(&q, run, out);
         }

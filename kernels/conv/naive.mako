@@ -17,8 +17,8 @@ __kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __gl
         const long w0 = q.w * p.stride[2] - p.pad[2];
         ${wide} sum = 0;
         for (long c = 0; c < p.c; c++) {
-            __global const ${ctype} *x = X + s.x + n * p.x[0] + g * p.x[1] + c * p.x[2];
-            __global const ${ctype} *w = W + s.w + g * p.w[0] + m * p.w[1] + c * p.w[2];
+            __global const ${ctype} *x = X + s.x + n * p.x.n + g * p.x.g + c * p.x.c;
+            __global const ${ctype} *w = W + s.w + g * p.w.g + m * p.w.m + c * p.w.c;
             for (long i = 0; i < p.taps[0]; i++) {
                 const long d = d0 + i * p.dilation[0];
                 if (d < 0 || d >= p.image[0])
@@ -30,12 +30,12 @@ __kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __gl
                     for (long k = 0; k < p.taps[2]; k++) {
                         const long v = w0 + k * p.dilation[2];
                         if (v >= 0 && v < p.image[2])
-                            sum += (${wide})x[d * p.x[3] + h * p.x[4] + v * p.x[5]]
-                                * w[i * p.w[3] + j * p.w[4] + k * p.w[5]];
+                            sum += (${wide})x[d * p.x.d + h * p.x.h + v * p.x.w]
+                                * w[i * p.w.d + j * p.w.h + k * p.w.w];
                     }
                 }
             }
         }
-        Y[s.y + n * p.y[0] + g * p.y[1] + m * p.y[2] + conv_offset(p.y, q)] = sum;
+        Y[s.y + n * p.y.n + g * p.y.g + m * p.y.m + conv_offset(p.y.d, p.y.h, p.y.w, q)] = sum;
     }
 }

@@ -6,7 +6,7 @@
 ##     batch, groups, m, c        images, groups, channels of y and of x in a group
 ##     out, taps, image           extents of q, of t and of x
 ##     stride, dilation, pad      dilation and pad may be negative
-##     x, w, y                    strides: n, g, c; g, m, c; n, g, m; then the three dimensions
+##     x, w, y                    strides, each with its own name: n (images), g (groups), m or c (channels), d, h, w
 ##     x_low to x_high, w_low to w_high
 ##                                elements of x and w that may be read, relative to the offsets in conv_call
 ##     w_inner, w_step, w_outer   element k of w, a channel and a tap, is at k / inner * outer + k % inner * step,
@@ -18,7 +18,10 @@
 ##     workspace_size             elements of a work-item's workspace
 ##     split_k, partial_stride    parts of the sums, and the distance of the partial sums
 ## Reference   pytensor_cl/routines/conv/plan.py.
-<%page args="plan, call"/>\
+<%page args="strides, plan, call"/>\
+% for struct in strides:
+${struct.c_typedef()}
+% endfor
 ${plan.c_typedef()}
 ${call.c_typedef(comment="first elements: what may change from call to call")}
 
@@ -54,9 +57,9 @@ static void conv_advance(conv_index *i, long step, const long *shape)
     i->outer++;
 }
 
-static long conv_offset(const long *strides, conv_index i)
+static long conv_offset(long stride_d, long stride_h, long stride_w, conv_index i)
 {
-    return i.d * strides[3] + i.h * strides[4] + i.w * strides[5];
+    return i.d * stride_d + i.h * stride_h + i.w * stride_w;
 }
 
 // The first l >= 0 with start + l * step >= bound; step > 0. Divisions are slow.

@@ -26,8 +26,8 @@ ${epilogue.declarations(1)}
         pixel_at[1][e] = q.h * p.stride[1] - p.pad[1];
         pixel_at[2][e] = q.w * p.stride[2] - p.pad[2];
         x_column[e] =
-            q.outer * p.x[0] + pixel_at[0][e] * p.x[3] + pixel_at[1][e] * p.x[4] + pixel_at[2][e] * p.x[5];
-        y_column[e] = q.outer * p.y[0] + conv_offset(p.y, q);
+            q.outer * p.x.n + pixel_at[0][e] * p.x.d + pixel_at[1][e] * p.x.h + pixel_at[2][e] * p.x.w;
+        y_column[e] = q.outer * p.y.n + conv_offset(p.y.d, p.y.h, p.y.w, q);
     }
 </%def>
 ## Where the next elements along k are.
@@ -37,14 +37,14 @@ ${epilogue.declarations(1)}
                 tap_at[0][e] = t.d * p.dilation[0];
                 tap_at[1][e] = t.h * p.dilation[1];
                 tap_at[2][e] = t.w * p.dilation[2];
-                x_k[e] = t.outer * p.x[2] + tap_at[0][e] * p.x[3] + tap_at[1][e] * p.x[4] + tap_at[2][e] * p.x[5];
-                w_k[e] = t.outer * p.w[2] + conv_offset(p.w, t);
+                x_k[e] = t.outer * p.x.c + tap_at[0][e] * p.x.d + tap_at[1][e] * p.x.h + tap_at[2][e] * p.x.w;
+                w_k[e] = t.outer * p.w.c + conv_offset(p.w.d, p.w.h, p.w.w, t);
             }
 </%def>
 <%def name="load_tiles()">
             for (int e = item; e < ${tile * step}; e += ${group * group}) {
                 const int i = e / ${step}, k = e % ${step};
-                tile_a[k][i] = m0 + i < p.m && k0 + k < k_end ? w[i * p.w[1] + w_k[k]] : 0;
+                tile_a[k][i] = m0 + i < p.m && k0 + k < k_end ? w[i * p.w.m + w_k[k]] : 0;
             }
             for (int e = item; e < ${tile * step}; e += ${group * group}) {
                 const int i = k_contiguous ? e / ${step} : e % ${tile}, k = k_contiguous ? e % ${step} : e / ${tile};
@@ -74,8 +74,8 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         const long g = b % p.groups, part = b / p.groups;
         const long k_begin = partition_begin(depth, ${step}, part, p.split_k);
         const long k_end = partition_begin(depth, ${step}, part + 1, p.split_k);
-        __global const ${ctype} *const x = X + s.x + g * p.x[1];
-        __global const ${ctype} *const w = W + s.w + g * p.w[0] + m0 * p.w[1];
+        __global const ${ctype} *const x = X + s.x + g * p.x.g;
+        __global const ${ctype} *const w = W + s.w + g * p.w.g + m0 * p.w.m;
         ${main_loop.clear_sums(wide)}
         for (long k0 = k_begin; k0 < k_end; k0 += ${step}) {
             ${fill_k_table()}
@@ -85,13 +85,13 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             ${main_loop.multiply(wide, step, group)}
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y[1] + m0 * p.y[2];
+        __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y.g + m0 * p.y.m;
         barrier(CLK_LOCAL_MEM_FENCE);  // the table of columns: with no k there was no barrier yet
         % for i in R:
         % for j in R:
 <%  row, column = f"ty + {i * group}", f"tx + {j * group}" %>\
         if (m0 + ${row} < p.m && n0 + ${column} < n) {
-            const long at = (${row}) * p.y[2] + y_column[${column}];
+            const long at = (${row}) * p.y.m + y_column[${column}];
             % if statements:
             ${epilogue.apply(f"c{i}_{j}", "f.", f"g * p.m + m0 + {row}", "(y - Y) + at")}
             % endif

@@ -36,8 +36,8 @@ ${epilogue.declarations(1)}
             left /= (uint)${extents}[${r}];
             % endfor
 </%def>
-<%def name="offset(strides, first, v)" buffered="True" filter="trim">
-(int)left * (int)${strides}[${first}]${"".join(f" + {v}{r} * (int){strides}[{r + 3}]" for r in axes)}
+<%def name="offset(strides, outer, v)" buffered="True" filter="trim">
+(int)left * (int)${strides}.${outer}${"".join(f" + {v}{r} * (int){strides}.{'dhw'[r]}" for r in axes)}
 </%def>
 ## The position of this work-item's column in the image, and where it is in x and y.
 <%def name="fill_column_table()">
@@ -45,9 +45,9 @@ ${epilogue.declarations(1)}
             % for r in axes:
             const int v${r} = i${r} * (int)p.stride[${r}] - (int)p.pad[${r}];
             % endfor
-            column = (int4)(${offset("p.x", 0, "v")}, ${lead}${", ".join(f"v{r}" for r in axes)});
+            column = (int4)(${offset("p.x", "n", "v")}, ${lead}${", ".join(f"v{r}" for r in axes)});
             if (item < ${columns}) {
-                y_column[item] = ${offset("p.y", 0, "i")};
+                y_column[item] = ${offset("p.y", "n", "i")};
                 % if k_contiguous:
                 x_column[item] = column;
                 % endif
@@ -60,9 +60,9 @@ ${epilogue.declarations(1)}
                 % for r in axes:
                 const int v${r} = i${r} * (int)p.dilation[${r}];
                 % endfor
-                x_k[slot] = (int4)(${offset("p.x", 2, "v")}, ${lead}${", ".join(f"v{r}" for r in axes[:-1])},
+                x_k[slot] = (int4)(${offset("p.x", "c", "v")}, ${lead}${", ".join(f"v{r}" for r in axes[:-1])},
                                    k < k_end ? v2 : 1 << 30);
-                w_k[slot] = k < k_end ? ${offset("p.w", 2, "i")} : INT_MIN;
+                w_k[slot] = k < k_end ? ${offset("p.w", "c", "i")} : INT_MIN;
             }
 </%def>
 <%def name="load_w()">
@@ -71,7 +71,7 @@ ${epilogue.declarations(1)}
 <%  row = f"a_i + {q * items // step}" %>\
             ${ctype} a_${q} = 0;
             if (w_at != INT_MIN && ${row} < height)
-                a_${q} = w[(${row}) * (int)p.w[1] + w_at];
+                a_${q} = w[(${row}) * (int)p.w.m + w_at];
             % endfor
 </%def>
 <%def name="load_x()">
@@ -128,8 +128,8 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         const int k_begin = partition_begin(depth, ${step}, part, p.split_k);
         const int k_end = partition_begin(depth, ${step}, part + 1, p.split_k);
         const int height = p.m - m0, width = n - n0;
-        __global const ${ctype} *const x = X + s.x + g * p.x[1];
-        __global const ${ctype} *const w = W + s.w + g * p.w[0] + m0 * p.w[1];
+        __global const ${ctype} *const x = X + s.x + g * p.x.g;
+        __global const ${ctype} *const w = W + s.w + g * p.w.g + m0 * p.w.m;
         barrier(CLK_LOCAL_MEM_FENCE);  // the tables and tiles were read
         int4 column;
         {
@@ -154,10 +154,10 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             ${store_local()}
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y[1] + m0 * p.y[2];
+        __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y.g + m0 * p.y.m;
         <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=8)">
                 if (row < height && column < width) {
-                    const int at = row * (int)p.y[2] + y_column[column];
+                    const int at = row * (int)p.y.m + y_column[column];
                     % if statements:
                     ${wide} value = sum;
                     ${epilogue.apply("value", "f.", "g * p.m + m0 + row", "(y - Y) + at")}

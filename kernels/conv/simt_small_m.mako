@@ -13,11 +13,11 @@
 <%def name="add_taps()">
                         % for t in range(UNROLL):
                         const int is_tap${t} = k + ${t} < (int)p.taps[2], d${t} = (k + ${t}) * (int)p.dilation[2];
-                        const int w_at${t} = w_at + (k + ${t}) * (int)p.w[5];
+                        const int w_at${t} = w_at + (k + ${t}) * (int)p.w.w;
                         const ${wide} v${t} =
-                            is_tap${t} && (uint)(x2 + d${t}) < (uint)p.image[2] ? x[x_at + d${t} * (int)p.x[5]] : 0;
+                            is_tap${t} && (uint)(x2 + d${t}) < (uint)p.image[2] ? x[x_at + d${t} * (int)p.x.w] : 0;
                         % for i in R:
-                        const ${wide} w${t}_${i} = is_tap${t} ? w[w_at${t} + ${i} * (int)p.w[1]] : 0;
+                        const ${wide} w${t}_${i} = is_tap${t} ? w[w_at${t} + ${i} * (int)p.w.m] : 0;
                         % endfor
                         % endfor
                         % for t in range(UNROLL):
@@ -37,10 +37,10 @@ __kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *restric
         left /= (uint)p.out[${r}];
         % endfor
         const int g = left % (uint)p.groups, n = left / (uint)p.groups;
-        const int x_start = n * (int)p.x[0] + x0 * (int)p.x[3] + x1 * (int)p.x[4] + x2 * (int)p.x[5];
-        const int y_start = n * (int)p.y[0] + i0 * (int)p.y[3] + i1 * (int)p.y[4] + i2 * (int)p.y[5];
-        __global const ${ctype} *x = X + s.x + g * p.x[1] + x_start;
-        __global const ${ctype} *w = W + s.w + g * p.w[0];
+        const int x_start = n * (int)p.x.n + x0 * (int)p.x.d + x1 * (int)p.x.h + x2 * (int)p.x.w;
+        const int y_start = n * (int)p.y.n + i0 * (int)p.y.d + i1 * (int)p.y.h + i2 * (int)p.y.w;
+        __global const ${ctype} *x = X + s.x + g * p.x.g + x_start;
+        __global const ${ctype} *w = W + s.w + g * p.w.g;
         % for i in R:
         ${wide} sum${i} = 0;
         % endfor
@@ -53,18 +53,18 @@ __kernel void ${name}(conv_plan p, conv_call s, __global const ${ctype} *restric
                     const int db = b * (int)p.dilation[1];
                     if ((uint)(x1 + db) >= (uint)p.image[1])
                         continue;
-                    const int x_at = da * (int)p.x[3] + db * (int)p.x[4], w_at = a * (int)p.w[3] + b * (int)p.w[4];
+                    const int x_at = da * (int)p.x.d + db * (int)p.x.h, w_at = a * (int)p.w.d + b * (int)p.w.h;
                     for (int k = 0; k < (int)p.taps[2]; k += ${UNROLL}) {
                         ${add_taps()}
                     }
                 }
             }
-            x += p.x[2];
-            w += p.w[2];
+            x += p.x.c;
+            w += p.w.c;
         }
-        __global ${ctype} *y = Y + s.y + g * p.y[1] + y_start;
+        __global ${ctype} *y = Y + s.y + g * p.y.g + y_start;
         % for i in R:
-        y[${i} * (int)p.y[2]] = sum${i};
+        y[${i} * (int)p.y.m] = sum${i};
         % endfor
     }
 }

@@ -61,7 +61,7 @@ static void ${name}_columns(const conv_plan *p, long n0, long width, long *colum
     const long out[3] = {p->out[0], p->out[1], p->out[2]};
     conv_index q = conv_unravel(n0, out);
     for (long l = 0; l < width; l++) {
-        column_offsets[l] = q.outer * p->y[0] + conv_offset(p->y, q);
+        column_offsets[l] = q.outer * p->y.n + conv_offset(p->y.d, p->y.h, p->y.w, q);
         conv_advance(&q, 1, out);
     }
     for (int j = 0; j < ${vectors}; j++) {

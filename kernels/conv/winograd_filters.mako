@@ -37,15 +37,15 @@ static void ${name}_load_taps(const conv_plan *p, __global const ${ctype} *w, lo
     if (channels == ${lanes}) {
         for (int k = 0; k < ${taps * taps * lanes}; k += ${lanes})
             ${registers.transpose(ctype, lanes,
-                                  lambda l: f"*(__global const {vec} *)(w + min({l}L, count - 1) * p->w[1] + k)",
+                                  lambda l: f"*(__global const {vec} *)(w + min({l}L, count - 1) * p->w.m + k)",
                                   lambda l: f"*({vec} *)each[k + {l}]")}
         return;
     }
     // Compilers would gather these, which takes longer than one by one.
     __global const volatile ${ctype} *from = w;
-    for (int l = 0; l < ${lanes}; from += ++l < count ? p->w[1] : 0) {
+    for (int l = 0; l < ${lanes}; from += ++l < count ? p->w.m : 0) {
         % for i in range(taps * taps):
-        each[${i}][l] = from[${i // taps} * p->w[4] + ${i % taps} * p->w[5]];
+        each[${i}][l] = from[${i // taps} * p->w.h + ${i % taps} * p->w.w];
         % endfor
     }
 }
@@ -56,12 +56,12 @@ static void ${name}_transform_filters(const conv_plan *p, __global const ${ctype
 {
     ${ctype} each[${taps * taps * lanes}][${lanes}] __attribute__((aligned(64)));
     ${vec} part[${size * taps}];
-    const int is_contiguous = p->w[5] == 1 && p->w[4] == ${taps} && p->w[2] == ${taps * taps};
+    const int is_contiguous = p->w.w == 1 && p->w.h == ${taps} && p->w.c == ${taps * taps};
     for (long c = 0, step; c < channels; c += step) {
         step = is_contiguous && channels - c >= ${lanes} ? ${lanes} : 1;
         for (long block = 0; block < ${panel}; block += ${lanes}) {
             const long at = min(block, features - 1);  // beyond the last feature, anything will do
-            ${name}_load_taps(p, w + at * p->w[1] + c * p->w[2], features - at, step, each);
+            ${name}_load_taps(p, w + at * p->w.m + c * p->w.c, features - at, step, each);
             for (long i = 0; i < step; i++) {
                 for (int j = 0; j < ${taps}; j++)
                     ${winograd.transform(filter_matrix,
@@ -86,7 +86,7 @@ void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __global const $
         const long c = unit % p.c, panel = unit / p.c % panels, g = unit / p.c / panels, feature = panel * ${panel};
         next = min(unit_end, unit - c + p.c);
         if (feature < t.features) {
-            __global const ${ctype} *const w = W + s.w + g * p.w[0] + (t.feature + feature) * p.w[1] + c * p.w[2];
+            __global const ${ctype} *const w = W + s.w + g * p.w.g + (t.feature + feature) * p.w.m + c * p.w.c;
             __global ${ctype} *const u = U + g * t.u_group + (panel * p.c + c) * ${panel};
             ${name}_transform_filters(&p, w, min(${panel}L, t.features - feature), next - unit, u, t.u_point);
         }

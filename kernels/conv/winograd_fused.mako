@@ -50,11 +50,11 @@ void ${name}_fused(conv_plan p, conv_call s, ${name}_tiles t, __global const ${c
     for (long unit = unit_begin; unit < unit_end; unit++) {
         const long g = unit / panels, feature = unit % panels * ${panel};
         const long features = min(${panel}L, t.features - feature);
-        __global const ${ctype} *const w = W + s.w + g * p.w[0] + (t.feature + feature) * p.w[1];
+        __global const ${ctype} *const w = W + s.w + g * p.w.g + (t.feature + feature) * p.w.m;
         __global const ${ctype} *const v = V + first * t.cols * t.v_tile + g * p.c;
         for (long c = 0; c < p.c; c += t.depth) {
             const long depth = min(t.depth, p.c - c);
-            ${name}_transform_filters(&p, w + c * p.w[2], features, depth, u, t.u_point);
+            ${name}_transform_filters(&p, w + c * p.w.c, features, depth, u, t.u_point);
             ${name}_multiply(&t, v + c, u, m, (last - first) * t.cols, depth, c == 0);
         }
         for (long row = first; row < last; row++)

@@ -22,10 +22,10 @@
                 row[at] = 0;
             for (long at = low; at < stop; at += ${lanes}) {
                 const ${vec}_mask ok = ${vec}_between(0, stop - at);
-                long from = (t.first + n) * p.x[0] + h * p.x[4] + (at - p.pad[2]) * p.x[5];
+                long from = (t.first + n) * p.x.n + h * p.x.h + (at - p.pad[2]) * p.x.w;
                 for (long l = 0; l < ${lanes}; l++) {
                     const long c = min(block * ${lanes} + l, channels - 1);
-                    const ${vector} v = ${vec}_load(x, from + c * p.x[2], p.x[5], ok, p.x_low, p.x_high);
+                    const ${vector} v = ${vec}_load(x, from + c * p.x.c, p.x.w, ok, p.x_low, p.x_high);
                     raw[l] = ok ? v : (${vector})(0);
                 }
                 ${registers.transpose(ctype, lanes, lambda l: f"raw[{l}]", lambda l: f"row[at + {l}]")}
@@ -95,22 +95,22 @@ static void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t,
     }
     const long from = t->feature + feature;
     __global ${ctype} *y =
-        Y + start + (t->first + image) * p->y[0] + g * p->y[1] + from * p->y[2] + i * ${count} * p->y[4];
-    for (long r = 0; r < height; r++, y += p->y[4])
+        Y + start + (t->first + image) * p->y.n + g * p->y.g + from * p->y.m + i * ${count} * p->y.h;
+    for (long r = 0; r < height; r++, y += p->y.h)
         for (long at = 0; at < p->out[2]; at += ${lanes}) {
             ${registers.transpose(ctype, lanes, lambda l: f"rows[r * row_length + at + {l}]", lambda l: f"raw[{l}]")}
             % if statements:
             const long count = min(${lanes}L, p->out[2] - at), first = g * p->m + from;
             for (long l = 0; l < depth; l++)
-                if (count == ${lanes} && p->y[5] == 1)
-                    ${epilogue.apply("raw[l]", "f->", "first + l", "(y - Y) + l * p->y[2] + at", vec, vector)}
+                if (count == ${lanes} && p->y.w == 1)
+                    ${epilogue.apply("raw[l]", "f->", "first + l", "(y - Y) + l * p->y.m + at", vec, vector)}
                 else
                     ${epilogue.apply_some("raw[l]", "f->", "first + l",
-                                          lambda e: f"(y - Y) + l * p->y[2] + (at + {e}) * p->y[5]", "count",
+                                          lambda e: f"(y - Y) + l * p->y.m + (at + {e}) * p->y.w", "count",
                                           vector, vector)}
             % endif
             for (long l = 0; l < depth; l++)
-                ${vec}_store(raw[l], y + l * p->y[2] + at * p->y[5], p->y[5], p->out[2] - at);
+                ${vec}_store(raw[l], y + l * p->y.m + at * p->y.w, p->y.w, p->out[2] - at);
         }
 }
 

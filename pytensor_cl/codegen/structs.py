@@ -167,7 +167,7 @@ class Struct:
     def pack(self, **values: Any) -> bytes:
         """Return the bytes of a value, given by its members.
 
-        A member that is an array is a sequence, nested if it has several dimensions; a struct is its bytes or a mapping.
+        An array member is a sequence, nested if it has several dimensions; a struct is its bytes or a mapping.
 
         Raises
         ------

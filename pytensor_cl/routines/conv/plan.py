@@ -30,11 +30,16 @@ __all__ = [
 
 Ints = tuple[int, ...]
 _DIMS = 3  # of conv_plan
+# Images, groups, channels of y (m) and of x (c), and three spatial dimensions.
+_STRIDES = tuple(
+    Struct(("long", dims), name=f"conv_{array}_strides")
+    for array, dims in (("x", "n g c d h w"), ("w", "g m c d h w"), ("y", "n g m d h w"))
+)
 _PLAN = Struct(
     ("long", "batch groups m c"),
     ("long", "out[3] taps[3] image[3]"),
     ("long", "stride[3] dilation[3] pad[3]"),
-    ("long", "x[6] w[6] y[6]"),
+    *zip(_STRIDES, "xwy", strict=True),
     ("long", "x_low x_high w_low w_high"),
     ("long", "w_inner w_step w_outer"),
     ("long", "mc nc kc k_step workspace_size"),
@@ -47,7 +52,7 @@ CALL = Struct(("long", "x w y"), name="conv_call")
 
 def plan_preamble() -> str:
     """Return what kernels of the conv family have in common: structs, indices of positions and taps."""
-    return render("conv/plan", plan=_PLAN, call=CALL)
+    return render("conv/plan", strides=_STRIDES, plan=_PLAN, call=CALL)
 
 
 class Window(NamedTuple):

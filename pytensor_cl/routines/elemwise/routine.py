@@ -436,20 +436,20 @@ class Elemwise(Routine):
         shape, strides = collapse(*_memory_order(shape, strides))
         is_past_cache = self._is_past_cache(layouts)
         if self.schedule == "simt":
-            return self._simt_plan(index, shape, strides)._replace(is_past_cache=is_large)
+            return self._simt_plan(index, shape, strides)._replace(is_past_cache=is_past_cache)
         fold = find_fold(shape, strides, lanes_of(self.function), len(self.output_dtypes)) if small else None
         if fold is None:
-            return self._cpu_plan(index, shape, strides)._replace(is_past_cache=is_large)
+            return self._cpu_plan(index, shape, strides)._replace(is_past_cache=is_past_cache)
         return self._packed_rows(fold, is_past_cache)
 
     def _packed_rows(self, fold: Fold, is_past_cache: bool) -> _PackedRows:
         columns = Columns(fold.numbers("column"), fold.width >= lanes_of(self.function))
         columns = columns if columns.arrays else NONE
         tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns.arrays)
-        parts = (
-            (self._cpu_plan("int", shape, strides, columns)._replace(is_past_cache=is_large, tables=tables), shifts)
-            for shape, strides, shifts in fold.parts()
-        )
+        parts = []
+        for shape, strides, shifts in fold.parts():
+            plan = self._cpu_plan("int", shape, strides, columns)
+            parts.append((plan._replace(is_past_cache=is_past_cache, tables=tables), shifts))
         return _PackedRows(fold, tuple(parts))
 
     def _is_past_cache(self, layouts: list[Layout]) -> bool:
