@@ -1,5 +1,5 @@
 ## Transpose of a square of lanes x lanes elements in registers, in log2(lanes) steps of exchanges between pairs of
-## vectors. load(l) is the expression of row l, store(l) the place of column l.
+## vectors. `load` is row l, `store` the place of column l; they are C with "{l}" for the number.
 <%def name="transpose(ctype, lanes, load, store)">
 <%
     L, distances = range(lanes), [lanes >> i for i in range(1, lanes.bit_length())]
@@ -7,7 +7,7 @@
 %>
 {
     % for l in L:
-    ${ctype}${lanes} r${l} = ${load(l)};
+    ${ctype}${lanes} r${l} = ${load.format(l=l)};
     % endfor
     % for d in distances:
     % for i in L:
@@ -21,7 +21,7 @@
     % endfor
     % endfor
     % for l in L:
-    ${store(l)} = r${l};
+    ${store.format(l=l)} = r${l};
     % endfor
 }
 </%def>

@@ -18,7 +18,7 @@
     nr, vec, vector = lanes * vectors, f"conv_{ctype}{lanes}", f"{ctype}{lanes}"
     heights = [mr, mr // 2] if mr >= 8 else [mr]
     full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
-    parameters = f", long channel{capture(epilogue.parameters, 'value')}" if statements else ""
+    parameters = f", long channel{epilogue.parameters(by_pointer=True)}" if statements else ""
     arguments = ", channel, f" + "".join(f", F{k + 1}" for k in range(len(further))) if statements else ""
 %>
 ${transposed.products(vec, heights, nr, full_width)}
@@ -137,7 +137,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *Y, __global cons
                 for (long c = c_begin; c < c_end; c++)
                     ${name}_row(&p, &w_axis, D + (c - first_c) * taps * d_row, rows, row_count, d_row, X,
                                 start + c * p.x.c${
-                                f", g * p.c + c{capture(epilogue.arguments)}" if statements else ""});
+                                f", g * p.c + c{epilogue.arguments()}" if statements else ""});
             }
     }
 }

@@ -17,10 +17,15 @@ static inline ${vector} ${name}_final(${", ".join(f"const {vector} i{k}" for k i
 }
 </%def>
 
-## Arguments of kernels, and of the functions that they call.
-<%def name="parameters(by='')">, ${f"const {name}_further *" if by else f"const {name}_further "}f${
-    "".join(f", __global const {ctype} *F{k + 1}" for k in range(len(further)))}</%def>
-<%def name="arguments()">, &f${"".join(f", F{k + 1}" for k in range(len(further)))}</%def>
+## Parameters of kernels, and of the functions that they call (`by_pointer`); what these get from the
+## kernels, and from one another (`is_pointer`).
+<%def name="parameters(by_pointer=False)" buffered="True" filter="trim">
+, const ${name}_further ${"*" if by_pointer else ""}f${
+    "".join(f", __global const {ctype} *F{k + 1}" for k in range(len(further)))}
+</%def>
+<%def name="arguments(is_pointer=False)" buffered="True" filter="trim">
+, ${"" if is_pointer else "&"}f${"".join(f", F{k + 1}" for k in range(len(further)))}
+</%def>
 
 ## Element of a channel, as a value of some type.
 <%def name="of_channel(k, f, channel, type)" buffered="True" filter="trim">

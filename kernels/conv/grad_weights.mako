@@ -33,8 +33,8 @@ static ${full_width} void ${name}_transpose(const conv_plan *p, __global const $
                 const long at = min(l, run - ${lanes});  // the last vector may overlap the one before
                 __global ${ctype} *const to = T + at * t_row + i - m0;
                 ${registers.transpose(ctype, lanes,
-                                      lambda l: f"*(__global const {vec} *)(from + min({l}L, last) * p->y.m + at)",
-                                      lambda l: f"*(__global {vec} *)(to + {l} * t_row)")}
+                                      f"*(__global const {vec} *)(from + min({{l}}L, last) * p->y.m + at)",
+                                      f"*(__global {vec} *)(to + {{l}} * t_row)")}
             }
             for (long l = 0; run < ${lanes} && l < run; l++)
                 for (long r = 0; r < ${lanes}; r++)

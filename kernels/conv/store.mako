@@ -12,7 +12,7 @@
 // y = tile, or y += tile when it is not the first block along k; the epilogue is applied to the last one.
 static void ${name}_store(${ctype} *tile, const long *column_offsets, const int *is_contiguous, long row, long height,
                           long width, int is_first, __global ${ctype} *o${
-    f", int is_last, long channel, long start{capture(epilogue.parameters, 'value')}" if statements else ""})
+    f", int is_last, long channel, long start{epilogue.parameters(by_pointer=True)}" if statements else ""})
 {
     for (long i = 0; i < height; i++) {
         % for j in J:

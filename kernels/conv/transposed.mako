@@ -36,8 +36,7 @@ static ${full_width} void ${name}_products(__global const ${ctype} *a, long a_ro
             for (long v = 0; v < count * ${lanes}; v += ${lanes}) {
                 ${vec} transposed[${lanes}];
                 const ${ctype} *const from = tile + ${mr * nr} + v;
-                ${registers.transpose(ctype, lanes, lambda l: f"*(const {vec} *)(from + {l * nr})",
-                                      lambda l: f"transposed[{l}]")}
+                ${registers.transpose(ctype, lanes, f"*(const {vec} *)(from + {{l}} * {nr})", "transposed[{l}]")}
                 __global ${ctype} *const to = D + (j + v) * d_row + q;
                 const long width = rows - q, d_rows = min(${lanes}L, columns - j - v);
                 if (width >= ${lanes})

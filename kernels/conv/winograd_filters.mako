@@ -23,7 +23,7 @@
 <%namespace name="winograd" file="/conv/winograd_transforms.mako"/>
 <%namespace name="registers" file="/common/register_transpose.mako"/>
 <%
-    vec, size = f"conv_{ctype}{lanes}", taps + count - 1
+    vector, vec, size = f"{ctype}{lanes}", f"conv_{ctype}{lanes}", taps + count - 1
     attributes = f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({ctype}{lanes})))"
     kernel = f"__kernel {attributes} MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
 %>
@@ -36,9 +36,8 @@ static void ${name}_load_taps(const conv_plan *p, __global const ${ctype} *w, lo
 {
     if (channels == ${lanes}) {
         for (int k = 0; k < ${taps * taps * lanes}; k += ${lanes})
-            ${registers.transpose(ctype, lanes,
-                                  lambda l: f"*(__global const {vec} *)(w + min({l}L, count - 1) * p->w.m + k)",
-                                  lambda l: f"*({vec} *)each[k + {l}]")}
+            ${registers.transpose(ctype, lanes, f"*(__global const {vec} *)(w + min({{l}}L, count - 1) * p->w.m + k)",
+                                  f"*({vec} *)each[k + {{l}}]")}
         return;
     }
     // Compilers would gather these, which takes longer than one by one.
@@ -64,13 +63,13 @@ static void ${name}_transform_filters(const conv_plan *p, __global const ${ctype
             ${name}_load_taps(p, w + at * p->w.m + c * p->w.c, features - at, step, each);
             for (long i = 0; i < step; i++) {
                 for (int j = 0; j < ${taps}; j++)
-                    ${winograd.transform(filter_matrix,
-                                         lambda i: f"*(const {vec} *)each[i * {taps * taps} + {i * taps} + j]",
-                                         lambda i: f"part[{i * taps} + j]")}
+                    ${winograd.transform(filter_matrix, vector,
+                                         f"*(const {vec} *)each[i * {taps * taps} + {{i}} * {taps} + j]",
+                                         f"part[{{i}} * {taps} + j]")}
                 __global ${ctype} *to = u + (c + i) * ${panel} + block;
                 for (int j = 0; j < ${size}; j++, to += ${size} * u_point)
-                    ${winograd.transform(filter_matrix, lambda i: f"part[j * {taps} + {i}]",
-                                         lambda i: f"*(__global {vec} *)(to + {i} * u_point)")}
+                    ${winograd.transform(filter_matrix, vector, f"part[j * {taps} + {{i}}]",
+                                         f"*(__global {vec} *)(to + {{i}} * u_point)")}
             }
         }
     }

@@ -1,19 +1,19 @@
 ## Application of a matrix of Winograd's convolution (G, B.T or A.T) to a column of vectors.
 ##
-## `matrix` is what routines/conv/winograd_transforms.py makes of it: its size, statements, and the results. load(i) is
-## the expression of element i, store(i) the place of result i. The def reads the arguments of the template that calls
-## it.
-<%def name="transform(matrix, load, store)">
+## matrix        what routines/conv/winograd_transforms.py makes of it: its size, statements, and the results
+## vector        type of the elements
+## load, store   element i of the column, and the place of result i; they are C with "{i}" for the number
+<%def name="transform(matrix, vector, load, store)">
 <% size, statements, results = matrix %>\
 {
     % for i in range(size):
-    const ${ctype}${lanes} x${i} = ${load(i)};
+    const ${vector} x${i} = ${load.format(i=i)};
     % endfor
     % for statement in statements:
     ${statement}
     % endfor
     % for i, value in enumerate(results):
-    ${store(i)} = ${value};
+    ${store.format(i=i)} = ${value};
     % endfor
 }
 </%def>

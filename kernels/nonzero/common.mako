@@ -1,8 +1,7 @@
-## What the kernels of both schedules share: the arguments for results, by `output_mode`. The defs use the arguments of
-## the template that calls them.
+## What the kernels of both schedules share.
 
-## Whether an element of the mask is nonzero: 0 or 1.
-<%def name="is_hit(value)" buffered="True" filter="trim">
+## Whether an element of the mask, of type `unit`, is nonzero: 0 or 1. `bits` are those that count; None for a bool.
+<%def name="is_hit(value, unit, bits)" buffered="True" filter="trim">
 % if bits is None:
 ${value}
 % elif unit == "ulong2":
@@ -12,8 +11,8 @@ ${value}
 % endif
 </%def>
 
-## The mask, the counts of the chunks, and what is read and written.
-<%def name="parameters()">\
+## The mask, the counts of the chunks, and what is read and written by an `output_mode`.
+<%def name="parameters(output_mode, unit, element, dims)">\
 __global const ${unit} *mask, const long mask_at, const long size, __global const long *counts,
 % if output_mode in ("select", "expand"):
     __global const ${element} *x, const long x_at, const long x_step,
@@ -28,7 +27,7 @@ __global const ${unit} *mask, const long mask_at, const long size, __global cons
 </%def>
 
 ## Moves the pointers to the first elements.
-<%def name="begin()">
+<%def name="begin(output_mode)">
     mask += mask_at;
 % if output_mode in ("select", "expand"):
     x += x_at;

@@ -24,7 +24,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
     mask += mask_at;
     ${index} count = 0;
     for (${index} i = first + item; i < last; i += ${group})
-        count += ${common.is_hit("mask[i]")};
+        count += ${common.is_hit("mask[i]", unit, bits)};
     sums[item] = count;
     ${total()}
     if (item == 0)
@@ -32,7 +32,7 @@ void ${name}_count(__global const ${unit} *mask, const long mask_at, const long 
 }
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(${common.parameters()})
+void ${name}(${common.parameters(output_mode, unit, element, dims)})
 {
     __local long sums[${group}];
     __local int ends[${group}];
@@ -42,7 +42,7 @@ void ${name}(${common.parameters()})
     const long parts = get_num_groups(0);
     const ${index} first = partition_begin(size, 1, part, parts);
     const ${index} last = partition_begin(size, 1, part + 1, parts);
-    ${common.begin()}
+    ${common.begin(output_mode)}
     long before = 0;
     for (long p = item; p < part; p += ${group})
         before += counts[p];
@@ -51,7 +51,7 @@ void ${name}(${common.parameters()})
     before = sums[0];
     for (${index} start = first; start < last; start += ${tile}) {
         for (int j = item; j < ${tile}; j += ${group})
-            hits[j] = start + j < last ? ${common.is_hit("mask[start + j]")} : 0;
+            hits[j] = start + j < last ? ${common.is_hit("mask[start + j]", unit, bits)} : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         int own = 0;
         for (int t = 0; t < ${run}; ++t)

@@ -33,7 +33,7 @@
         f"[{tile_vectors}]" if across and tile_vectors > 1 else "",
     )
 %>
-${parts.declarations()}${block.declarations()}
+${parts.declarations()}${block.declarations(name, gathers, gathers_struct)}
 ${access.vector_types()}
 
 ## What is done with a vector of elements.
@@ -81,7 +81,7 @@ ${access.vector_types()}
         }
 </%def>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-void ${name}(${parts.parameters()}${block.parameters()})
+void ${name}(${parts.parameters()}${block.parameters(name, gathers)})
 {
     scratch += get_global_id(0) * g.scratch;
     % for number, (v, dtype) in enumerate(spills):
@@ -121,7 +121,7 @@ void ${name}(${parts.parameters()}${block.parameters()})
             % endif
             % endfor
         }
-        ${block.transpose_load()}
+        ${block.transpose_load(arrays, gathers, pattern, lanes, tile)}
         % for s, row_pass in enumerate(passes[:len(passes) if stage is None else stage + 1]):
         // Loop ${s}
         ${every} {
@@ -176,6 +176,6 @@ void ${name}(${parts.parameters()}${block.parameters()})
             % endfor
         }
         % endif
-        ${block.transpose_store()}
+        ${block.transpose_store(arrays, lanes, tile)}
     }
 }

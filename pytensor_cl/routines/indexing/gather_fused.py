@@ -91,10 +91,10 @@ class GatherFused(Indexing):
             ndim=max(1, self.result_ndim),
             index=index,
             in_parts=self.schedule == "cpu",
-            plan_in_buffer=self._in_buffer(index),
+            plan_in_buffer=self._plan_in_buffer(index),
         )
 
-    def _in_buffer(self, index: str) -> bool:
+    def _plan_in_buffer(self, index: str) -> bool:
         """Whether the kernel's struct leaves no room for the other arguments."""
         pointers = 16 * (len(self._values) + len(self._arrays) + 2) + 4
         used = self._fused_struct(index).size + self._fused_offsets.size + pointers
@@ -161,7 +161,7 @@ class GatherFused(Indexing):
         fits = all(index_type_of(a, s, result) == "int" for a, s in zip(spread, selections, strict=True))
         index = index_type(result.size, self._most_items) if fits else "long"
         packed = self._fused_struct(index).pack_values(*self._geometry(result, selections))
-        geometry = struct_argument(self.context, packed, self._in_buffer(index))
+        geometry = struct_argument(self.context, packed, self._plan_in_buffer(index))
         kernel = self.kernel(self._source(index))
         launch = Launch(kernel, *self._sizes_of(kernel, result.size), geometry)
         return _Plan(launch, result.shape, shifts, result.size > whole.size)
