@@ -4,7 +4,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.basic import Alloc, AllocEmpty
 
 from pytensor_cl.ops.alloc import GpuAlloc, GpuAllocEmpty
-from pytensor_cl.rewriting.placement.registry import register_lift
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -5,7 +5,7 @@ from pytensor.tensor.math import Argmax
 
 from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.ops.argmax import GpuArgmax
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

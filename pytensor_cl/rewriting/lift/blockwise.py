@@ -6,7 +6,7 @@ from pytensor.tensor.math import Dot
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.gemm import GpuMatmul
-from pytensor_cl.rewriting.placement.registry import NoKernel, batched_lift, device_op, register_lift
+from pytensor_cl.ops.registry import NoKernel, batched_lift, device_op, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

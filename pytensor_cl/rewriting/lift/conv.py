@@ -9,7 +9,7 @@ from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

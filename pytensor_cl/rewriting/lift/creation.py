@@ -6,7 +6,7 @@ from pytensor.tensor.extra_ops import Bartlett
 
 from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.ops.creation import GpuARange, GpuBartlett, GpuEye
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -4,7 +4,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.ops.elemwise import GpuElemwise
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.scalar.base import supported
 

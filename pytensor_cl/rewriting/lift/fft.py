@@ -5,7 +5,7 @@ from pytensor.tensor.fft import IRFFTOp, RFFTOp
 from pytensor.tensor.fourier import Fourier
 
 from pytensor_cl.ops.fft import GpuFourier, GpuIRFFT, GpuRFFT
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

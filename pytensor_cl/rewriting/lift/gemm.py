@@ -7,7 +7,7 @@ from pytensor.tensor.math import Dot
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.gemm import GpuBatchedDot, GpuDot, GpuDot22, GpuDot22Scalar, GpuGemm
-from pytensor_cl.rewriting.placement.registry import register_lift
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -4,7 +4,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.blas import Gemv
 
 from pytensor_cl.ops.gemv import GpuGemv
-from pytensor_cl.rewriting.placement.registry import register_lift
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

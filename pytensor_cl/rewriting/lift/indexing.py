@@ -13,7 +13,7 @@ from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, Gpu
 from pytensor_cl.ops.indexing.ravel_multi_index import GpuRavelMultiIndex, GpuUnravelIndex
 from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuSubtensor
 from pytensor_cl.ops.indexing.take_along_axis import ChooseOf, GpuChoose, GpuChooseOf, GpuPermuteRowElements
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -6,7 +6,7 @@ from pytensor.tensor.basic import Join, MakeVector, Split
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.join import GpuJoin, GpuMakeVector, GpuSplit
-from pytensor_cl.rewriting.placement.registry import register_lift
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

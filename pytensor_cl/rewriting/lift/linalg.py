@@ -36,7 +36,7 @@ from pytensor_cl.ops.linalg import (
     PivotedLU,
     RepeatedSquares,
 )
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -7,7 +7,7 @@ from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.pool import GpuAvgPool, GpuAvgPoolGrad, GpuMaxPool, GpuMaxPoolGather, GpuMaxPoolScatter
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -24,7 +24,7 @@ from pytensor_cl.ops.random import (
     is_one_number,
     values_of,
 )
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.random.dirichlet import LEAST_SHAPE
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, FEW_TRIALS, is_hypergeometric
 from pytensor_cl.runtime.device import DeviceInfo

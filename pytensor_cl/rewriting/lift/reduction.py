@@ -5,7 +5,7 @@ from pytensor.tensor.elemwise import CAReduce
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.reduction.routine import OPERATIONS as REDUCTIONS
 from pytensor_cl.runtime.device import DeviceInfo
 

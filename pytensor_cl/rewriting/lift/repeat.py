@@ -3,8 +3,8 @@
 from pytensor.graph.basic import Apply
 from pytensor.tensor.extra_ops import Repeat
 
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.ops.repeat import GpuRepeat
-from pytensor_cl.rewriting.placement.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

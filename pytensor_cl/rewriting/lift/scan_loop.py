@@ -4,9 +4,9 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 
+from pytensor_cl.ops.registry import NoKernel, register_batched_lift
 from pytensor_cl.ops.scan_loop import GpuScanLoop, known_program
 from pytensor_cl.rewriting.lowering.scan import register_whole_loop
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["lift_scan_loop"]

@@ -9,6 +9,7 @@ from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pytensor_cl.ops.base import GpuOp
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.ops.shape import (
     GpuCheckAndRaise,
     GpuCpuContiguous,
@@ -18,7 +19,6 @@ from pytensor_cl.ops.shape import (
     GpuSpecifyShape,
     GpuSplitDims,
 )
-from pytensor_cl.rewriting.placement.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

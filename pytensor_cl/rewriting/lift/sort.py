@@ -7,10 +7,10 @@ from pytensor.tensor.extra_ops import SearchsortedOp, Unique
 from pytensor.tensor.sort import ArgSortOp, SortOp
 
 from pytensor_cl.codegen.dtypes import is_complex, needs_fp64
+from pytensor_cl.ops.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.ops.sort.searchsorted import GpuSearchSorted
 from pytensor_cl.ops.sort.sort import GpuArgSort, GpuSort
 from pytensor_cl.ops.sort.unique import GpuUnique
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__: list[str] = []

@@ -18,9 +18,9 @@ from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import integer_dtypes
 
+from pytensor_cl.ops.registry import NoKernel, register_batched_lift
 from pytensor_cl.rewriting.lowering.batch import Batch, known_integer, repeated
 from pytensor_cl.rewriting.lowering.batch_index import BatchIndex, RaggedBatch, count
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_batched_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["lower_blockwise"]

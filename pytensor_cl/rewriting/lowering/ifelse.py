@@ -13,10 +13,10 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor_cl._compat import numba_backend
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
 from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse, IfElseWithDeviceGraphs
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.device import DeviceInfo
 

@@ -20,10 +20,10 @@ from pytensor.tensor.type import TensorType, discrete_dtypes
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.scan import GpuScan, InnerPlacement, ScanWithDeviceGraph
 from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.registry import default_context_name, get_context
 

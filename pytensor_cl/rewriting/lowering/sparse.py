@@ -11,8 +11,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor import cast, constant, stack
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot, GpuCsrDot, GpuCsrSampledDot, RowsOfColumns
-from pytensor_cl.rewriting.placement.registry import NoKernel, register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["lower_sparse"]
