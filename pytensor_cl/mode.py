@@ -17,6 +17,7 @@ from pytensor_cl.linker import branches, loops  # noqa: F401 (register what link
 from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
@@ -28,7 +29,6 @@ from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
 from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
-from pytensor_cl.rewriting.lift.random import draw_in_place
 from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
 from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
 from pytensor_cl.rewriting.lowering.conv import split_convolutions
@@ -256,7 +256,7 @@ def opencl_merge_slice_updates(fgraph: FunctionGraph) -> None:
 @graph_rewriter
 def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
     """Draws of random numbers -> the same, which change the generator instead of a copy."""
-    draw_in_place.apply(fgraph)
+    draw_in_place(fgraph)
 
 
 # Positions in optdb: before all others; after canonicalisation (1) and merge1.2; before fusion (49), before the destroy

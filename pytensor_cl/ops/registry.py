@@ -1,7 +1,7 @@
 """Which host Op becomes which device Op."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Variable
@@ -10,6 +10,7 @@ from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import ScalarFromTensor
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
@@ -19,9 +20,9 @@ from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["NoKernel", "batched_lift", "device_op", "register_batched_lift", "register_lift"]
+__all__ = ["NoKernel", "batched_lift", "device_op", "is_numba_safe", "register_batched_lift", "register_lift"]
 
-Lift = Callable[[Op, Apply, str, DeviceInfo], "GpuOp | NoKernel"]
+Lift = Callable[[Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
 
 class NoKernel(NamedTuple):
@@ -42,50 +43,91 @@ class NoKernel(NamedTuple):
     is_free: bool = False
 
 
-_lifts: dict[type[Op], Lift] = {}
-_of_every_dtype: set[type[Op]] = set()
+class Registration(NamedTuple):
+    """What is registered for a class of host Ops; see `register_lift`."""
+
+    lift: Lift
+    every_dtype: bool
+    numba_safe: bool
 
 
-def register_lift(*op_types: type[Op], every_dtype: bool = False) -> Callable[[Lift], Lift]:
-    """Register a function ``(op, node, context_name, info)`` that returns a node's device Op, or why there is none.
+_registered: dict[type[Op], Registration] = {}
+_batched: dict[type[Op], Registration] = {}
+
+
+def register_lift[Made: Callable[..., GpuOp | NoKernel]](
+    *op_types: type[Op],
+    numba_safe: bool,
+    every_dtype: bool = False,
+    batched: bool = False,
+    refuse: Callable[[Apply, DeviceInfo], NoKernel | None] | None = None,
+) -> Callable[[Made], Made]:
+    """Register what computes host Ops on a device: a class of device Ops, or a function that returns one.
+
+    The class is called with the host Op and the context's name. The function is called with ``(node, context_name,
+    info)`` and returns a device Op, or a `NoKernel`.
 
     Parameters
     ----------
     op_types
-        Classes of host Ops.
+        Classes of host Ops; subclasses that are not registered themselves count as well.
+    numba_safe
+        Whether NUMBA's code for the Ops reports the errors in data that the device's kernels report, with the checks
+        that `rewriting/host_graph/guards.py` adds. Only then NUMBA may run a function with such a node.
     every_dtype
-        Whether the function takes nodes of float16 and of complex numbers too.
+        Whether nodes of float16 and of complex numbers are taken too.
+    batched
+        Whether Blockwise nodes of the Ops are taken too.
+    refuse
+        Called with a node and the device; returns why the class does not compute the node, or None.
     """
 
-    def register(lift: Lift) -> Lift:
-        _lifts.update(dict.fromkeys(op_types, lift))
-        if every_dtype:
-            _of_every_dtype.update(op_types)
-        return lift
+    def register(made: Made) -> Made:
+        lift = _construct(made, refuse) if isinstance(made, type) else made
+        for table in (_registered, _batched)[: 2 if batched else 1]:
+            table.update(dict.fromkeys(op_types, Registration(lift, every_dtype, numba_safe)))
+        return made
 
     return register
 
 
-_batched_lifts: dict[type[Op], Lift] = {}
-_batched_of_every_dtype: set[type[Op]] = set()
+def register_batched_lift[Made: Callable[..., GpuOp | NoKernel]](
+    *core_types: type[Op], every_dtype: bool = False
+) -> Callable[[Made], Made]:
+    """Register, as `register_lift` does, what computes Blockwise nodes whose core Op is of these classes."""
 
-
-def register_batched_lift(*core_types: type[Op], every_dtype: bool = False) -> Callable[[Lift], Lift]:
-    """Register a function, as `register_lift` does, for Blockwise nodes whose core Op is of these classes."""
-
-    def register(lift: Lift) -> Lift:
-        _batched_lifts.update(dict.fromkeys(core_types, lift))
-        if every_dtype:
-            _batched_of_every_dtype.update(core_types)
-        return lift
+    def register(made: Made) -> Made:
+        lift = _construct(made, None) if isinstance(made, type) else made
+        _batched.update(dict.fromkeys(core_types, Registration(lift, every_dtype, numba_safe=False)))
+        return made
 
     return register
+
+
+def _construct(kind: Callable[[Op, str], GpuOp], refuse: Callable[..., NoKernel | None] | None) -> Lift:
+    """Return the function that makes a device Op of a class, unless `refuse` has a reason against it."""
+
+    def lift(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+        refusal = None if refuse is None else refuse(node, info)
+        return refusal or kind(node.op, context_name)
+
+    return lift
 
 
 def batched_lift(core_op: Op, node: Apply) -> Lift | None:
-    """Return the lift of a Blockwise node of a core Op; None if there is none."""
-    is_refused = type(core_op) not in _batched_of_every_dtype and _special_dtype(node) is not None
-    return None if is_refused else _batched_lifts.get(type(core_op))
+    """Return the function that makes the device Op of a Blockwise node of a core Op; None if there is none."""
+    found = _batched.get(type(core_op))
+    return None if found is None or (_special_dtype(node) and not found.every_dtype) else found.lift
+
+
+def is_numba_safe(op: Op) -> bool:
+    """Return whether an Op is registered as one that NUMBA may run."""
+    found = _registration_of(op)
+    return found is not None and found.numba_safe
+
+
+def _registration_of(op: Op) -> Registration | None:
+    return next((_registered[kind] for kind in type(op).__mro__ if kind in _registered), None)
 
 
 _COPIES = (DeepCopyOp, ViewOp)
@@ -124,17 +166,35 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
         return NoKernel("gives dimensions names or takes them away: nothing is computed", is_free=True)
     if isinstance(node.op, ScalarFromTensor):
         return NoKernel("passes a number to the host", is_free=True)
-    kind = next((c for c in type(node.op).__mro__ if c in _lifts), None)
-    if kind is None:
-        known = getattr(node.tag, "opencl_no_kernel", None)  # why a lowering left the node as it is
-        return NoKernel(known or f"no OpenCL kernel for {type(node.op).__name__} yet")
+    found = _registration_of(node.op)
+    if found is None:
+        return _no_kernel(node, f"no OpenCL kernel for {type(node.op).__name__} yet")
     variables: list[Variable] = [*node.inputs, *node.outputs]
     if isinstance(node.op, RandomVariable | Scan):  # a generator stays on the host
         variables = [v for v in variables if not isinstance(v.type, RandomType)]
     refusal = next(filter(None, (_unsupported_type(v.type, info) for v in variables)), None)
     if refusal is not None:
         return refusal
-    special = None if kind in _of_every_dtype else _special_dtype(node)
+    special = None if found.every_dtype else _special_dtype(node)
     if special is not None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} of {special} yet")
-    return _lifts[kind](node.op, node, context_name, info)
+    return found.lift(node, context_name, info)
+
+
+def _no_kernel(node: Apply, reason: str) -> NoKernel:
+    """Return why a node has no kernel: what a decomposition has noted on the node, or else `reason`."""
+    return NoKernel(getattr(node.tag, "opencl_no_kernel", None) or reason)
+
+
+@register_lift(Blockwise, numba_safe=False, every_dtype=True)
+def lift_blockwise(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
+    """Blockwise(op)(x) -> the device Op of a batch; without batch dimensions that of ``op(x)``."""
+    op: Any = node.op
+    if op.batch_ndim(node) == 0:
+        core = op.core_op.make_node(*node.inputs)
+        if [o.type.dtype for o in core.outputs] == [o.type.dtype for o in node.outputs]:
+            return device_op(core, context_name, info)
+    lift = batched_lift(op.core_op, node)
+    if lift is not None:
+        return lift(node, context_name, info)
+    return _no_kernel(node, f"no batched OpenCL kernel for {type(op.core_op).__name__} yet")

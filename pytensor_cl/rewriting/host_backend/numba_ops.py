@@ -5,40 +5,23 @@ from pytensor.compile.ops import DeepCopyOp, TypeCastingOp, ViewOp
 from pytensor.conditional.op import IfElse, LazyIfElse
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.op import Op
-from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Composite, IntDiv, Mod, ScalarType
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import (
-    Alloc,
     AllocDiag,
-    AllocEmpty,
     ARange,
-    ExtractDiag,
-    Eye,
-    Join,
-    MakeVector,
-    Nonzero,
     ScalarFromTensor,
-    Split,
     TensorFromScalar,
 )
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp, RavelMultiIndex, Repeat, SearchsortedOp, Unique
-from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.linalg.decomposition.qr import QR
-from pytensor.tensor.linalg.inverse import MatrixInverse
-from pytensor.tensor.linalg.solvers.general import Solve
-from pytensor.tensor.linalg.solvers.psd import CholeskySolve
-from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
-from pytensor.tensor.linalg.summary import Det, SLogDet
-from pytensor.tensor.math import Argmax, Dot
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.extra_ops import RavelMultiIndex
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.sort import ArgSortOp, SortOp
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.ops.registry import is_numba_safe
 from pytensor_cl.rewriting.host_backend.guards import has_same_draws, is_mask_selection
 from pytensor_cl.rewriting.host_backend.in_bounds import InBounds
 from pytensor_cl.rewriting.host_backend.in_python import InPython, can_run_in_python
@@ -47,21 +30,10 @@ from pytensor_cl.rewriting.host_backend.masks import has_constant_masks, has_mas
 
 __all__ = ["is_equal_in_numba", "must_run_in_python"]
 
-EQUAL: tuple[type[Op], ...] = (
-    *(Alloc, AllocEmpty, ARange, ExtractDiag, Eye, Join, MakeVector, ScalarFromTensor, TensorFromScalar),
-    *(CAReduce, DimShuffle, Elemwise, CumOp, Argmax, Dot, CheckAndRaise, DeepCopyOp, ViewOp),
-    *(Reshape, Shape, Shape_i, SpecifyShape, IncSubtensor, Subtensor, Split, AllocDiag, Nonzero),
-    *(SortOp, ArgSortOp, SearchsortedOp, Repeat, Unique, Scan),
-    *(Cholesky, CholeskySolve, Det, MatrixInverse, QR, SLogDet, Solve, SolveTriangular),
+WITHOUT_KERNEL: tuple[type[Op], ...] = (
+    *(ScalarFromTensor, TensorFromScalar, DeepCopyOp, ViewOp, Shape, Shape_i, AllocDiag),
 )
-"""Ops whose data errors NUMBA reports, together with the checks of `guards`, wherever the other backends report them.
-
-A call that fails under NUMBA is repeated on the device, which words the error. Ops that were not examined are left out.
-Eigh and SVD are left out because NUMBA returns NaN where the others raise. Random draws count as equal if NUMBA draws
-NumPy's numbers. Graphs with other Ops may run under C only: its errors and draws are those of the device's functions.
-
-NUMBA runs Scan in any case. What is inside of it has the same checks, and Ops that are not listed run in Python there.
-"""
+"""Ops without a device Op that NUMBA runs as the other backends do; see `is_equal_in_numba`."""
 
 INSIDE: tuple[type[Op], ...] = (
     *(IfElse, LazyIfElse, OpFromGraph, RandomVariable, TypeCastingOp, RavelMultiIndex, InBounds, InPython),
@@ -70,7 +42,14 @@ INSIDE: tuple[type[Op], ...] = (
 
 
 def is_equal_in_numba(node: Apply) -> bool:
-    """Whether NUMBA computes what the other backends compute, and reports the same errors; see `EQUAL`."""
+    """Return whether NUMBA computes what the other backends compute, and reports the same errors in data.
+
+    The registration of an Op says it (`register_lift`). An Op counts if NUMBA, with the checks of `guards`, reports the
+    errors wherever the other backends report them; a call that fails is repeated on the device, which words the error.
+    Ops that were not examined are left out. Eigh and SVD are left out because NUMBA returns NaN where the others raise.
+    Random draws count if NUMBA draws NumPy's numbers. Graphs with other Ops may run under C only: its errors and draws
+    are those of the device's functions. NUMBA runs Scan in any case: Ops inside of it that are not safe run in Python.
+    """
     if has_same_draws(node):
         return True
     if not all(isinstance(v.type, TensorType | ScalarType) or not v.owner for v in (*node.inputs, *node.outputs)):
@@ -85,9 +64,8 @@ def is_equal_in_numba(node: Apply) -> bool:
         return isinstance(node.inputs[2], Constant)
     if isinstance(node.op, Elemwise):
         return not _has_fused_division(node.op.scalar_op)
-    if isinstance(node.op, Blockwise):
-        return isinstance(node.op.core_op, EQUAL)
-    return isinstance(node.op, EQUAL)
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    return isinstance(op, WITHOUT_KERNEL) or is_numba_safe(op)
 
 
 def _has_fused_division(scalar_op: Op) -> bool:

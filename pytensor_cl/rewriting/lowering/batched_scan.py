@@ -158,7 +158,7 @@ def _for_one_kernel(batch: Batch) -> list[Variable]:
             inputs[k] = pt.expand_dims(batch.uniform(inputs[k]), tuple(range(batch.ndim)))
     node = op.make_node(*inputs)
     lift, name = batched_lift(scan, node), default_context_name()
-    if lift is None or isinstance(lift(op, node, name, get_context(name).info), NoKernel):
+    if lift is None or isinstance(lift(node, name, get_context(name).info), NoKernel):
         return []
     return list(node.outputs)
 

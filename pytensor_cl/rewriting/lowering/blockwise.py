@@ -18,12 +18,12 @@ from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import integer_dtypes
 
-from pytensor_cl.ops.registry import NoKernel, register_batched_lift
 from pytensor_cl.rewriting.lowering.batch import Batch, known_integer, repeated
 from pytensor_cl.rewriting.lowering.batch_index import BatchIndex, RaggedBatch, count
-from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["lower_blockwise"]
+
+RAGGED = "what each batch takes may differ in shape, as far as is known when the function is compiled"
 
 
 def _alloc(batch: Batch) -> list[Variable]:
@@ -126,32 +126,24 @@ _FORMS: dict[type[Op], Callable[[Batch], list[Variable]]] = {
 }
 
 
-@register_batched_lift(*_FORMS, AdvancedIncSubtensor, every_dtype=True)
-def refuse_blockwise(op: Blockwise, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
-    """Return the reason why a node was not replaced."""
-    return NoKernel("what each batch takes may differ in shape, as far as is known when the function is compiled")
-
-
-def _form(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Variable]]:
+def _replacements(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Variable]]:
     """Return the outputs of a node with their replacements; none if there is no batched form."""
     batch = Batch(fgraph, node)
+    form = _FORMS.get(type(batch.core))
     try:
-        new = _FORMS[type(batch.core)](batch) if batch.ndim else []
+        new = form(batch) if batch.ndim and form is not None else []
     except RaggedBatch:
-        return []
-    return [(old, old.type.filter_variable(value)) for old, value in zip(node.outputs, new, strict=bool(batch.ndim))]
+        new = []
+    if not new:
+        node.tag.opencl_no_kernel = RAGGED
+    return [(old, old.type.filter_variable(value)) for old, value in zip(node.outputs, new, strict=bool(new))]
 
 
 def lower_blockwise(fgraph: FunctionGraph) -> None:
-    """Replace Blockwise nodes of Ops that have a batched form.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
-    found = [n for n in fgraph.toposort() if isinstance(n.op, Blockwise) and type(n.op.core_op) in _FORMS]
+    """Replace Blockwise nodes of Ops that have a batched form, in place."""
+    kinds = (*_FORMS, AdvancedIncSubtensor)
+    found = [n for n in fgraph.toposort() if isinstance(n.op, Blockwise) and type(n.op.core_op) in kinds]
     for node in found:
-        fgraph.replace_all(_form(fgraph, node), reason="opencl_lower", import_missing=True)
+        fgraph.replace_all(_replacements(fgraph, node), reason="opencl_lower", import_missing=True)
     if found:
         topo_constant_folding.rewrite(fgraph)

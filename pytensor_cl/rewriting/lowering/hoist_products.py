@@ -14,7 +14,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 
 from pytensor_cl._compat import inner_graphs
-from pytensor_cl.rewriting.lowering.scan import has_whole_loop
+from pytensor_cl.ops.registry import NoKernel
+from pytensor_cl.ops.scan_loop import lift_scan_loop
+from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["hoist_products"]
 
@@ -85,7 +87,10 @@ def _hoist_products_of_sequences(fgraph: FunctionGraph, node: Apply) -> None:
 
 
 def _loops(fgraph: FunctionGraph) -> list[Apply]:
-    return [node for node in fgraph.toposort() if type(node.op) is Scan and not has_whole_loop(node)]
+    """Return the loops that do not become one kernel."""
+    name = default_context_name()
+    loops = (node for node in fgraph.toposort() if type(node.op) is Scan)
+    return [node for node in loops if isinstance(lift_scan_loop(node, name, get_context(name).info), NoKernel)]
 
 
 def hoist_products(fgraph: FunctionGraph) -> None:

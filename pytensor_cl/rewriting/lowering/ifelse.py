@@ -1,9 +1,9 @@
-"""IfElse and LazyIfElse -> their device Ops, whose branches are device graphs of their own."""
+"""LazyIfElse -> the same with device graphs of its branches."""
 
 from collections.abc import Sequence
 from copy import copy
 
-from pytensor.conditional.op import IfElse, LazyIfElse
+from pytensor.conditional.op import LazyIfElse
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -12,37 +12,15 @@ from pytensor.tensor.shape import Shape, Shape_i
 
 from pytensor_cl._compat import numba_backend
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
-from pytensor_cl.ops.ifelse import GpuIfElse, GpuLazyIfElse, IfElseWithDeviceGraphs
-from pytensor_cl.ops.registry import NoKernel, register_lift
+from pytensor_cl.ops.ifelse import IfElseWithDeviceGraphs
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
+from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
-from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.registry import default_context_name
 
 __all__ = ["lift_branches", "prepare_host_branches"]
-
-
-@register_lift(IfElse, every_dtype=True)
-def lift_ifelse(op: IfElse, node: Apply, context_name: str, info: DeviceInfo) -> GpuIfElse:
-    """IfElse(c, x, y) -> GpuIfElse(c, x, y); the condition stays on the host."""
-    return GpuIfElse(op, context_name)
-
-
-@register_lift(IfElseWithDeviceGraphs, every_dtype=True)
-def lift_branched(op: IfElseWithDeviceGraphs, node: Apply, context_name: str, info: DeviceInfo) -> GpuLazyIfElse:
-    """IfElseWithDeviceGraphs(c, xs) -> GpuLazyIfElse(c, xs)."""
-    operand_placements = [
-        _branch_placement([g.inputs[i] for g in op.graphs], op.graphs) for i in range(len(node.inputs) - 1)
-    ]
-    graphs = [_on_device(graph, operand_placements, context_name) for graph in op.graphs]
-    return GpuLazyIfElse(op, context_name, (HOST, *operand_placements), graphs)
-
-
-@register_lift(LazyIfElse, every_dtype=True)
-def refuse_lazy_ifelse(op: LazyIfElse, node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
-    """Return the reason: branches that could run on a device were replaced before."""
-    return NoKernel("no node of its branches has an OpenCL kernel, or is worth one")
 
 
 def _branch_placement(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
@@ -53,13 +31,6 @@ def _branch_placement(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph
     wanted = [op for op in readers if isinstance(op, GpuFromHost)]
     on_host = [op for op in readers if not isinstance(op, GpuFromHost) and type(op).__name__ != "Output"]
     return DEVICE if (wanted or returned) and not on_host else HOST
-
-
-def _on_device(graph: FunctionGraph, operand_placements: Sequence[str], context_name: str) -> FunctionGraph:
-    """Return a copy of a branch with its inputs at their placements and its outputs on the device."""
-    result = place_inner_graph(graph, operand_placements, [DEVICE] * len(graph.outputs), context_name)
-    cut_transfers(result)
-    return result
 
 
 def _device_graphs(op: LazyIfElse, fgraph: FunctionGraph) -> list[FunctionGraph]:
@@ -77,23 +48,30 @@ def _replace(fgraph: FunctionGraph, node: Apply, op: LazyIfElse) -> None:
     fgraph.replace_all(pairs, reason="opencl_lift_branches", import_missing=True)
 
 
-def lift_branches(fgraph: FunctionGraph) -> None:
-    """Compile the branches of each LazyIfElse for devices.
+def _placed(op: LazyIfElse, graphs: Sequence[FunctionGraph], context_name: str) -> IfElseWithDeviceGraphs:
+    """Return the Op with copies of its branches that have inputs at their placements and outputs on the device."""
+    inputs = zip(*(graph.inputs for graph in graphs), strict=True)
+    operand_placements = [_branch_placement(variables, graphs) for variables in inputs]
+    placed = []
+    for graph in graphs:
+        copied = place_inner_graph(graph, operand_placements, [DEVICE] * len(graph.outputs), context_name)
+        cut_transfers(copied)
+        placed.append(copied)
+    return IfElseWithDeviceGraphs(op, placed, (HOST, *operand_placements), context_name)
 
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
-    for node in fgraph.toposort():
-        if type(node.op) is not LazyIfElse:
-            continue
+
+def lift_branches(fgraph: FunctionGraph) -> None:
+    """Compile the branches of each LazyIfElse for devices, in place."""
+    order = fgraph.toposort()
+    conditionals = [node for node in order if type(node.op) is LazyIfElse]
+    contexts = contexts_of_nodes(order, fgraph, default_context_name()) if conditionals else {}
+    for node in conditionals:
         graphs = _device_graphs(node.op, fgraph)
         if not _has_device_nodes(graphs):  # unprofitable alone, but perhaps not between device nodes
             with config.change_flags(opencl__placement="device"):
                 graphs = _device_graphs(node.op, fgraph)
         if _has_device_nodes(graphs):
-            _replace(fgraph, node, IfElseWithDeviceGraphs(node.op, graphs))
+            _replace(fgraph, node, _placed(node.op, graphs, contexts[node]))
 
 
 def prepare_host_branches(fgraph: FunctionGraph) -> None:

@@ -1,13 +1,8 @@
-"""Scan -> GpuScan, whose steps are a device graph of their own, or another device Op for the whole loop.
+"""Scan -> the same with a device graph of its steps, unless one kernel computes the whole loop."""
 
-Modules that make one kernel of a loop register themselves with `register_whole_loop`. What they refuse becomes a
-`GpuScan`.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
 
-from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph, Output
 from pytensor.scan.op import Scan
@@ -18,73 +13,18 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType, discrete_dtypes
 
-from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
-from pytensor_cl.ops.registry import NoKernel, register_lift
-from pytensor_cl.ops.scan import GpuScan, InnerPlacement, ScanWithDeviceGraph
+from pytensor_cl.ops.scan import InnerPlacement, ScanWithDeviceGraph, unsupported_reason
+from pytensor_cl.ops.scan_loop import lift_scan_loop
 from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
-from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["has_whole_loop", "lift_loops", "register_whole_loop"]
+__all__ = ["lift_loops"]
 
-WholeLoop = Callable[[Scan, Apply, str, DeviceInfo], "GpuOp | NoKernel"]
-
-NUMBERS = "each step computes with single numbers, which NUMBA's compiled loop does faster"
-NO_NODES = "no node of its steps has an OpenCL kernel, or is worth one"
 _CARRIERS = (Elemwise, DimShuffle, ScalarFromTensor, TensorFromScalar, MakeVector)
 _INDEXED = (Subtensor, IncSubtensor, Reshape, Alloc)  # inputs after the first are indices or lengths
 _OF_LENGTHS = (AllocEmpty, ARange)
-
-_whole_loops: list[WholeLoop] = []
-
-
-def register_whole_loop(lift: WholeLoop) -> WholeLoop:
-    """Register a function that makes one device Op of a loop whose steps need no device graph of their own.
-
-    Parameters
-    ----------
-    lift
-        Takes the `Scan`, its node, the context's name and the device; returns a device Op, or why there is none. It
-        is called twice with the same node: before Elemwise nodes are fused, and when nodes are placed.
-    """
-    _whole_loops.append(lift)
-    return lift
-
-
-def _whole_loop(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
-    """Return a device Op of the whole loop, or why there is none."""
-    refusal = NoKernel(NO_NODES)
-    for lift in _whole_loops:
-        found = lift(op, node, context_name, info)
-        if isinstance(found, GpuOp):
-            return found
-        refusal = found
-    return refusal
-
-
-def has_whole_loop(node: Apply) -> bool:
-    """Return whether there is a device Op of a whole loop on the default device."""
-    name = default_context_name()
-    return isinstance(_whole_loop(node.op, node, name, get_context(name).info), GpuOp)
-
-
-@register_lift(Scan, every_dtype=True)
-def lift_scan(op: Scan, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
-    """Scan -> one device Op of the whole loop."""
-    found = _whole_loop(op, node, context_name, info)
-    return found if isinstance(found, GpuOp) else NoKernel(_unsupported_reason(op, info) or NO_NODES)
-
-
-@register_lift(ScanWithDeviceGraph, every_dtype=True)
-def lift_scan_with_graph(
-    op: ScanWithDeviceGraph, node: Apply, context_name: str, info: DeviceInfo
-) -> GpuScan | NoKernel:
-    """ScanWithDeviceGraph -> GpuScan."""
-    if op.context_name != context_name:
-        return NoKernel(f"its steps were compiled for another device, {op.context_name}")
-    return GpuScan(op, context_name, op.device_graph, op.placement, op.refusal)
 
 
 # Where the values of a step are
@@ -157,31 +97,12 @@ def _device_graph(op: Scan, fgraph: FunctionGraph, placement: InnerPlacement, co
     return compile_inner_graph(place_inner_graph(op.fgraph.unfreeze(), *places, context_name), fgraph)
 
 
-def _unsupported_reason(op: Scan, info: DeviceInfo) -> str:
-    """Return why the steps of a loop get no device graph; empty if they may get one."""
-    for kind in (v.type for v in op.inner_nitsot_outs(op.fgraph.outputs)):
-        if type(kind) is not TensorType or not dtypes.is_supported(kind.dtype):
-            return f"device arrays cannot hold {kind}"
-        if dtypes.needs_fp64(kind.dtype) and not info.has_fp64:
-            return f"{info.name} has no double precision ({kind.dtype})"
-    if op.mode is not None:
-        return "its steps have a mode of their own"
-    return NUMBERS if config.opencl__placement == "auto" and _has_numbers_only(op) else ""
-
-
-def _has_numbers_only(op: Scan) -> bool:
-    """Whether all sequences, states and results of a step are single numbers."""
-    count = op.info.n_inner_inputs - op.info.n_non_seqs
-    values = [*op.fgraph.inputs[:count], *op.fgraph.outputs]
-    return all(getattr(v.type, "ndim", 0) == 0 for v in values)
-
-
 def _with_device_graph(
     node: Apply, fgraph: FunctionGraph, context_name: str, refusal: str
 ) -> ScanWithDeviceGraph | None:
     """Return the Op of a node with a device graph of its steps; None if it stays on the host."""
     op: Scan = node.op
-    if _unsupported_reason(op, get_context(context_name).info):
+    if unsupported_reason(op, get_context(context_name).info):
         return None
     placement = _inner_placement(op)
     graph = _device_graph(op, fgraph, placement, context_name)
@@ -206,7 +127,7 @@ def lift_loops(fgraph: FunctionGraph) -> None:
     contexts = contexts_of_nodes(order, fgraph, default_context_name())
     for node in loops:
         name = contexts[node]
-        whole = _whole_loop(node.op, node, name, get_context(name).info)
+        whole = lift_scan_loop(node, name, get_context(name).info)
         if isinstance(whole, GpuOp):
             continue
         found = _with_device_graph(node, fgraph, name, whole.reason)

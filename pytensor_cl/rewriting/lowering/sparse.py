@@ -11,9 +11,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor import cast, constant, stack
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.ops.registry import NoKernel, register_lift
-from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot, GpuCsrDot, GpuCsrSampledDot, RowsOfColumns
-from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot, RowsOfColumns
 
 __all__ = ["lower_sparse"]
 
@@ -174,17 +172,3 @@ def lower_sparse(fgraph: FunctionGraph) -> None:
     pairs = [(node.outputs[0], new) for node, new in found if new is not None]
     typed = [(old, old.type.filter_variable(new)) for old, new in pairs]
     fgraph.replace_all_validate(typed, reason="opencl_sparse")
-
-
-@register_lift(CsrDot)
-def lift_dot(op: CsrDot, node: Apply, context_name: str, info: DeviceInfo) -> GpuCsrDot | NoKernel:
-    """CsrDot(parts, Y) -> GpuCsrDot(parts, Y)."""
-    return GpuCsrDot(op, context_name)
-
-
-@register_lift(CsrSampledDot)
-def lift_sampled_dot(
-    op: CsrSampledDot, node: Apply, context_name: str, info: DeviceInfo
-) -> GpuCsrSampledDot | NoKernel:
-    """CsrSampledDot(pattern, X, Y) -> GpuCsrSampledDot(pattern, X, Y)."""
-    return GpuCsrSampledDot(op, context_name)
