@@ -17,6 +17,18 @@ from pytensor_cl.linker import branches, loops  # noqa: F401 (register what link
 from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.rewriting.decompose.batched_scan import batch_loops
+from pytensor_cl.rewriting.decompose.blockwise import lower_blockwise
+from pytensor_cl.rewriting.decompose.choose import open_lists
+from pytensor_cl.rewriting.decompose.conv import split_convolutions
+from pytensor_cl.rewriting.decompose.division import check_divisors
+from pytensor_cl.rewriting.decompose.hoist_products import hoist_products
+from pytensor_cl.rewriting.decompose.ifelse import lift_branches
+from pytensor_cl.rewriting.decompose.linalg import lower_linalg
+from pytensor_cl.rewriting.decompose.optimize import place_objectives
+from pytensor_cl.rewriting.decompose.random import lower_random
+from pytensor_cl.rewriting.decompose.scan import lift_loops
+from pytensor_cl.rewriting.decompose.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
@@ -27,20 +39,8 @@ from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
-from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
-from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
-from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
-from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
-from pytensor_cl.rewriting.lowering.conv import split_convolutions
-from pytensor_cl.rewriting.lowering.division import check_divisors
-from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
-from pytensor_cl.rewriting.lowering.ifelse import lift_branches
-from pytensor_cl.rewriting.lowering.linalg import lower_linalg
-from pytensor_cl.rewriting.lowering.optimize import place_objectives
-from pytensor_cl.rewriting.lowering.random import lower_random
-from pytensor_cl.rewriting.lowering.scan import lift_loops
-from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
-from pytensor_cl.rewriting.lowering.take_along_axis import open_lists
+from pytensor_cl.rewriting.host_graph.graph import check_host_backends, keep_canonical_copy
+from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device

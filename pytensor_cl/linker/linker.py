@@ -13,7 +13,7 @@ from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.graph_linker import GraphLinker
 from pytensor_cl.linker.make_vm import make_vm
 from pytensor_cl.linker.node_order import order_nodes
-from pytensor_cl.rewriting.host_backend.canonical_copy import attach_canonical_copy
+from pytensor_cl.rewriting.host_graph.graph import attach_canonical_copy
 
 __all__ = ["OpenCLLinker", "report_error"]
 

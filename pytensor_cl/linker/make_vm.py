@@ -16,7 +16,7 @@ from pytensor_cl.linker.selection.signature import SignatureSource, distinguishi
 from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.linker.steps.device import ShapeOnlyCell
 from pytensor_cl.linker.types import Cell
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
+from pytensor_cl.rewriting.host_graph.graph import canonical_copy_of
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 

@@ -16,8 +16,8 @@ from pytensor.sparse import basic, math
 from pytensor.sparse import linalg as sparse_linalg
 
 import pytensor_cl
-from pytensor_cl.rewriting.lowering.sparse import lower_sparse
-from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
+from pytensor_cl.rewriting.decompose.sparse import lower_sparse
+from pytensor_cl.rewriting.decompose.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.placement.placement import SCALAR
 from tests.helpers import opencl
 from tests.ops.test_sparse_matrices import FREE, dense_of

@@ -14,8 +14,8 @@ from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
-from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
-from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, C, excluded_rewrites
+from pytensor_cl.rewriting.host_graph.graph import CanonicalCopy
+from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, C, excluded_rewrites
 from pytensor_cl.runtime.interrupts import reraising_interrupts
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell

@@ -17,8 +17,8 @@ from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
-from pytensor_cl.rewriting.lowering.ifelse import prepare_host_branches
-from pytensor_cl.rewriting.lowering.sparse import lower_sparse
+from pytensor_cl.rewriting.decompose.ifelse import prepare_host_branches
+from pytensor_cl.rewriting.decompose.sparse import lower_sparse
 from pytensor_cl.rewriting.placement.fusion_barrier import remove_fusion_barriers
 from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.placement.transfer import cut_transfers

@@ -12,8 +12,8 @@ from pytensor_cl import explain
 from pytensor_cl.linker.execution import rng_state
 from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.vm import NUMBA
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
-from pytensor_cl.rewriting.host_backend.guards import _PARAMETERS
+from pytensor_cl.rewriting.host_graph.graph import canonical_copy_of
+from pytensor_cl.rewriting.host_graph.guards import _PARAMETERS
 from tests.conftest import DRIVERS, context_of
 from tests.helpers import ALL, opencl
 

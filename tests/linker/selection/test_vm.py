@@ -23,7 +23,7 @@ from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.linker.selection.backends import Backend, CFunction, NumbaFunction
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
+from pytensor_cl.rewriting.host_graph.graph import canonical_copy_of
 from tests.helpers import ALL, assert_close, on_one_driver, opencl
 
 pytestmark = pytest.mark.usefixtures("c_compiler")

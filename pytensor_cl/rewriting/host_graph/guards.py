@@ -32,9 +32,9 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
-from pytensor_cl.rewriting.host_backend.axis_lengths import axis_lengths, length_conditions
-from pytensor_cl.rewriting.host_backend.in_bounds import MESSAGE, in_bounds
-from pytensor_cl.rewriting.host_backend.masks import MASK, is_mask_selection
+from pytensor_cl.rewriting.host_graph.axis_lengths import axis_lengths, length_conditions
+from pytensor_cl.rewriting.host_graph.in_bounds import MESSAGE, in_bounds
+from pytensor_cl.rewriting.host_graph.masks import MASK, is_mask_selection
 from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
 
 __all__ = ["add_guards", "checked_divisor", "has_same_draws", "may_need_guard"]

@@ -19,9 +19,9 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.rewriting.host_backend.inner_guards import guard_for_numba
-from pytensor_cl.rewriting.host_backend.known_faults import C, fault_of
-from pytensor_cl.rewriting.host_backend.numba_ops import is_equal_in_numba
+from pytensor_cl.rewriting.host_graph.inner_guards import guard_for_numba
+from pytensor_cl.rewriting.host_graph.known_faults import C, fault_of
+from pytensor_cl.rewriting.host_graph.numba_ops import is_equal_in_numba
 from pytensor_cl.type import GpuArrayType
 
 __all__ = [

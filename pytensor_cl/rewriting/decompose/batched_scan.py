@@ -15,7 +15,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.registry import NoKernel, batched_lift
-from pytensor_cl.rewriting.lowering.batch import Batch, repeated
+from pytensor_cl.rewriting.decompose.batch import Batch, repeated
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["batch_loops"]

@@ -18,8 +18,8 @@ from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import integer_dtypes
 
-from pytensor_cl.rewriting.lowering.batch import Batch, known_integer, repeated
-from pytensor_cl.rewriting.lowering.batch_index import BatchIndex, RaggedBatch, count
+from pytensor_cl.rewriting.decompose.batch import Batch, known_integer, repeated
+from pytensor_cl.rewriting.decompose.batch_index import BatchIndex, RaggedBatch, count
 
 __all__ = ["lower_blockwise"]
 

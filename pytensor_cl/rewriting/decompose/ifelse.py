@@ -14,8 +14,8 @@ from pytensor_cl._compat import numba_backend
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
 from pytensor_cl.ops.ifelse import IfElseWithDeviceGraphs
 from pytensor_cl.ops.transfer import GpuFromHost
-from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
-from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
+from pytensor_cl.rewriting.decompose.inner_graph import compile_inner_graph, place_inner_graph
+from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.registry import default_context_name

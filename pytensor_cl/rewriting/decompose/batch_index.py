@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.subtensor import inc_subtensor, set_subtensor
 
-from pytensor_cl.rewriting.lowering.batch import Batch, known_integer
+from pytensor_cl.rewriting.decompose.batch import Batch, known_integer
 
 __all__ = ["BatchIndex", "RaggedBatch", "count"]
 

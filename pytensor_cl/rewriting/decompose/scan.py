@@ -16,7 +16,7 @@ from pytensor.tensor.type import TensorType, discrete_dtypes
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
 from pytensor_cl.ops.scan import InnerPlacement, ScanWithDeviceGraph, unsupported_reason
 from pytensor_cl.ops.scan_loop import lift_scan_loop
-from pytensor_cl.rewriting.lowering.inner_graph import compile_inner_graph, place_inner_graph
+from pytensor_cl.rewriting.decompose.inner_graph import compile_inner_graph, place_inner_graph
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.registry import default_context_name, get_context
 

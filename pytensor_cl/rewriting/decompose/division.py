@@ -6,7 +6,7 @@ NumPy, NUMBA and OpenCL divide by zero without an error.
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 
-from pytensor_cl.rewriting.host_backend.guards import checked_divisor
+from pytensor_cl.rewriting.host_graph.guards import checked_divisor
 from pytensor_cl.scalar.integer_division import divides_integers
 
 __all__ = ["check_divisors"]

@@ -27,7 +27,7 @@ from pytensor.tensor.linalg.solvers.tridiagonal import LUFactorTridiagonal, Solv
 from pytensor.tensor.rewriting.basic import topo_constant_folding
 
 from pytensor_cl.ops.linalg import PivotedLU, RepeatedSquares
-from pytensor_cl.rewriting.lowering.batch import Batch
+from pytensor_cl.rewriting.decompose.batch import Batch
 
 __all__ = ["lower_linalg"]
 

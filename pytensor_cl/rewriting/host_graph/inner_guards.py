@@ -9,10 +9,10 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl._compat.inner_graphs import graphs_inside, inline_op_from_graphs, rewrite_compiled_inner_graphs
 from pytensor_cl._compat.numba_draws import replace_contracted_draws
-from pytensor_cl.rewriting.host_backend.guards import add_guards, may_need_guard
-from pytensor_cl.rewriting.host_backend.in_python import InPython
-from pytensor_cl.rewriting.host_backend.masks import replace_masks
-from pytensor_cl.rewriting.host_backend.numba_ops import must_run_in_python
+from pytensor_cl.rewriting.host_graph.guards import add_guards, may_need_guard
+from pytensor_cl.rewriting.host_graph.in_python import InPython
+from pytensor_cl.rewriting.host_graph.masks import replace_masks
+from pytensor_cl.rewriting.host_graph.numba_ops import must_run_in_python
 
 __all__ = ["guard_for_numba", "guard_inner_graph"]
 

@@ -19,7 +19,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot
-from pytensor_cl.rewriting.lowering.sparse_matrix import (
+from pytensor_cl.rewriting.decompose.sparse_matrix import (
     Matrix,
     chosen,
     compressed,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from pytensor.compile.mode import Mode, optdb
 from pytensor.tensor.rewriting.blas import blas_optdb
 
-from pytensor_cl.rewriting.host_backend.known_faults import FAULTS, NUMBA, C, excluded_rewrites, fault_of
+from pytensor_cl.rewriting.host_graph.known_faults import FAULTS, NUMBA, C, excluded_rewrites, fault_of
 from tests.helpers import CHECKOUT, on_one_driver, opencl
 
 DENSE = np.array([[1.0, 2], [3, 4], [5, 6]])

@@ -11,9 +11,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
 from pytensor_cl._compat.numba_backend import compile_with_numba
-from pytensor_cl.rewriting.host_backend.axis_lengths import axis_lengths, length_conditions
-from pytensor_cl.rewriting.host_backend.guards import add_guards, may_need_guard
-from pytensor_cl.rewriting.host_backend.in_bounds import InBounds, in_bounds
+from pytensor_cl.rewriting.host_graph.axis_lengths import axis_lengths, length_conditions
+from pytensor_cl.rewriting.host_graph.guards import add_guards, may_need_guard
+from pytensor_cl.rewriting.host_graph.in_bounds import InBounds, in_bounds
 from tests.helpers import ALL as SWEEP
 
 table, other, x, y = (pt.vector(name, dtype="float64") for name in ("table", "other", "x", "y"))

@@ -10,7 +10,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.ops.transfer import gpu_from_host, host_from_gpu
-from pytensor_cl.rewriting.host_backend.canonical_copy import (
+from pytensor_cl.rewriting.host_graph.graph import (
     NAMES_A_DEVICE,
     NO_RECIPE,
     CanonicalCopy,

@@ -13,7 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
 
-from pytensor_cl.rewriting.host_backend.axis_lengths import length_conditions
+from pytensor_cl.rewriting.host_graph.axis_lengths import length_conditions
 
 __all__ = ["MASK", "has_constant_masks", "has_masks", "is_mask_selection", "replace_masks"]
 

@@ -22,11 +22,11 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.registry import is_numba_safe
-from pytensor_cl.rewriting.host_backend.guards import has_same_draws, is_mask_selection
-from pytensor_cl.rewriting.host_backend.in_bounds import InBounds
-from pytensor_cl.rewriting.host_backend.in_python import InPython, can_run_in_python
-from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, fault_of
-from pytensor_cl.rewriting.host_backend.masks import has_constant_masks, has_masks
+from pytensor_cl.rewriting.host_graph.guards import has_same_draws, is_mask_selection
+from pytensor_cl.rewriting.host_graph.in_bounds import InBounds
+from pytensor_cl.rewriting.host_graph.in_python import InPython, can_run_in_python
+from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, fault_of
+from pytensor_cl.rewriting.host_graph.masks import has_constant_masks, has_masks
 
 __all__ = ["is_equal_in_numba", "must_run_in_python"]
 

@@ -14,7 +14,7 @@ from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, Gpu
 from pytensor_cl.ops.indexing.ravel_multi_index import GpuRavelMultiIndex, GpuUnravelIndex
 from pytensor_cl.ops.join import GpuSplit
 from pytensor_cl.ops.shape import GpuReshape
-from pytensor_cl.rewriting.lowering.batch import repeated
+from pytensor_cl.rewriting.decompose.batch import repeated
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl
 
 x, m, c = pt.fvector("x"), pt.fmatrix("m"), pt.ftensor3("c")
