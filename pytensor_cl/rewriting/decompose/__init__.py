@@ -1,1 +1,1 @@
-"""Lowering: Ops without a kernel become Ops that have one."""
+"""Decomposition: Ops without a kernel become Ops that have one."""

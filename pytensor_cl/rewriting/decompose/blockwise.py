@@ -21,7 +21,7 @@ from pytensor.tensor.type import integer_dtypes
 from pytensor_cl.rewriting.decompose.batch import Batch, known_integer, repeated
 from pytensor_cl.rewriting.decompose.batch_index import BatchIndex, RaggedBatch, count
 
-__all__ = ["lower_blockwise"]
+__all__ = ["decompose_blockwise"]
 
 RAGGED = "what each batch takes may differ in shape, as far as is known when the function is compiled"
 
@@ -139,11 +139,11 @@ def _replacements(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Va
     return [(old, old.type.filter_variable(value)) for old, value in zip(node.outputs, new, strict=bool(new))]
 
 
-def lower_blockwise(fgraph: FunctionGraph) -> None:
+def decompose_blockwise(fgraph: FunctionGraph) -> None:
     """Replace Blockwise nodes of Ops that have a batched form, in place."""
     kinds = (*_FORMS, AdvancedIncSubtensor)
     found = [n for n in fgraph.toposort() if isinstance(n.op, Blockwise) and type(n.op.core_op) in kinds]
     for node in found:
-        fgraph.replace_all(_replacements(fgraph, node), reason="opencl_lower", import_missing=True)
+        fgraph.replace_all(_replacements(fgraph, node), reason="opencl_decompose", import_missing=True)
     if found:
         topo_constant_folding.rewrite(fgraph)

@@ -9,7 +9,7 @@ from pytensor.typed_list.basic import MakeList
 
 from pytensor_cl.ops.indexing.take_along_axis import ChooseOf
 
-__all__ = ["open_lists"]
+__all__ = ["expand_choose_lists"]
 
 
 def _items(node: Apply) -> list[Any] | None:
@@ -26,7 +26,7 @@ def _items(node: Apply) -> list[Any] | None:
     return items if is_inside else None
 
 
-def open_lists(fgraph: FunctionGraph) -> None:
+def expand_choose_lists(fgraph: FunctionGraph) -> None:
     """Replace Choose nodes whose list is made in the graph.
 
     Parameters
@@ -38,4 +38,4 @@ def open_lists(fgraph: FunctionGraph) -> None:
         items = _items(node) if isinstance(node.op, Choose) else None
         if items is not None:
             new = ChooseOf(node.op.mode).make_node(node.inputs[0], *items).outputs[0]
-            fgraph.replace(node.outputs[0], node.outputs[0].type.filter_variable(new), reason="opencl_lower")
+            fgraph.replace(node.outputs[0], node.outputs[0].type.filter_variable(new), reason="opencl_decompose")

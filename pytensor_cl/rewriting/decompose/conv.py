@@ -54,4 +54,4 @@ def split_convolutions(fgraph: FunctionGraph) -> None:
     """
     found = [node for node in fgraph.toposort() if _is_convolution(node)]
     pairs = [(n.outputs[0], n.outputs[0].type.filter_variable(_split(n))) for n in found]
-    fgraph.replace_all(pairs, reason="opencl_lower", import_missing=True)
+    fgraph.replace_all(pairs, reason="opencl_decompose", import_missing=True)

@@ -6,8 +6,7 @@ NumPy, NUMBA and OpenCL divide by zero without an error.
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 
-from pytensor_cl.rewriting.host_graph.guards import checked_divisor
-from pytensor_cl.scalar.integer_division import divides_integers
+from pytensor_cl.scalar.integer_division import checked_divisor, divides_integers
 
 __all__ = ["check_divisors"]
 
@@ -26,4 +25,4 @@ def check_divisors(fgraph: FunctionGraph) -> None:
         if divisor not in checked:
             checked[divisor] = checked_divisor(divisor)
         if checked[divisor] is not divisor:
-            fgraph.change_node_input(node, 1, checked[divisor], reason="opencl_lower", import_missing=True)
+            fgraph.change_node_input(node, 1, checked[divisor], reason="opencl_decompose", import_missing=True)

@@ -5,22 +5,19 @@ from copy import copy
 
 from pytensor.conditional.op import LazyIfElse
 from pytensor.configdefaults import config
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.tensor.shape import Shape, Shape_i
 
-from pytensor_cl._compat import numba_backend
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp
 from pytensor_cl.ops.ifelse import IfElseWithDeviceGraphs
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.rewriting.decompose.inner_graph import compile_inner_graph, place_inner_graph
-from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.registry import default_context_name
 
-__all__ = ["lift_branches", "prepare_host_branches"]
+__all__ = ["compile_branches"]
 
 
 def _branch_placement(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
@@ -41,13 +38,6 @@ def _has_device_nodes(graphs: Sequence[FunctionGraph]) -> bool:
     return any(isinstance(n.op, GpuOp) for graph in graphs for n in graph.apply_nodes)
 
 
-def _replace(fgraph: FunctionGraph, node: Apply, op: LazyIfElse) -> None:
-    new = op.make_node(*node.inputs)
-    new.tag = copy(node.tag)  # holds the reason of its placement
-    pairs = list(zip(node.outputs, new.outputs, strict=True))
-    fgraph.replace_all(pairs, reason="opencl_lift_branches", import_missing=True)
-
-
 def _placed(op: LazyIfElse, graphs: Sequence[FunctionGraph], context_name: str) -> IfElseWithDeviceGraphs:
     """Return the Op with copies of its branches that have inputs at their placements and outputs on the device."""
     inputs = zip(*(graph.inputs for graph in graphs), strict=True)
@@ -60,7 +50,7 @@ def _placed(op: LazyIfElse, graphs: Sequence[FunctionGraph], context_name: str) 
     return IfElseWithDeviceGraphs(op, placed, (HOST, *operand_placements), context_name)
 
 
-def lift_branches(fgraph: FunctionGraph) -> None:
+def compile_branches(fgraph: FunctionGraph) -> None:
     """Compile the branches of each LazyIfElse for devices, in place."""
     order = fgraph.toposort()
     conditionals = [node for node in order if type(node.op) is LazyIfElse]
@@ -71,21 +61,7 @@ def lift_branches(fgraph: FunctionGraph) -> None:
             with config.change_flags(opencl__placement="device"):
                 graphs = _device_graphs(node.op, fgraph)
         if _has_device_nodes(graphs):
-            _replace(fgraph, node, _placed(node.op, graphs, contexts[node]))
-
-
-def prepare_host_branches(fgraph: FunctionGraph) -> None:
-    """Prepare the branches that stay on the host for NUMBA.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after placement; changed in place.
-    """
-    mode = get_active_mode(fgraph)
-    for node in fgraph.toposort():
-        if not isinstance(node.op, LazyIfElse):
-            continue
-        given = (node.op.true_branch, node.op.false_branch)
-        branches = [numba_backend.prepare_for_numba(branch, mode, guard_inner_graph) for branch in given]
-        _replace(fgraph, node, LazyIfElse(*branches, node.op.output_types))
+            new = _placed(node.op, graphs, contexts[node]).make_node(*node.inputs)
+            new.tag = copy(node.tag)
+            pairs = list(zip(node.outputs, new.outputs, strict=True))
+            fgraph.replace_all(pairs, reason="opencl_compile_branches", import_missing=True)

@@ -61,7 +61,7 @@ def compile_inner_graph(inner: FunctionGraph, fgraph: FunctionGraph) -> Function
     specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
     add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
     mode.optimizer.rewrite(inner)
-    inner.__dict__.pop("opencl_canonical_copy", None)  # only whole functions have a host backend
+    inner.__dict__.pop("opencl_host_graph", None)  # only whole functions have a host backend
     error = getattr(inner, "opencl_error", None)
     if error is not None:
         raise error

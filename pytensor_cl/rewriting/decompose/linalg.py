@@ -29,7 +29,7 @@ from pytensor.tensor.rewriting.basic import topo_constant_folding
 from pytensor_cl.ops.linalg import PivotedLU, RepeatedSquares
 from pytensor_cl.rewriting.decompose.batch import Batch
 
-__all__ = ["lower_linalg"]
+__all__ = ["decompose_linalg"]
 
 _FINITE = CheckAndRaise(ValueError, "array must not contain infs or NaNs")
 _SQUARE = CheckAndRaise(np.linalg.LinAlgError, "expected square matrix")
@@ -274,7 +274,7 @@ def _lowered(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return form(core, inputs, node.outputs[0].type.dtype)
 
 
-def lower_linalg(fgraph: FunctionGraph) -> None:
+def decompose_linalg(fgraph: FunctionGraph) -> None:
     """Replace Ops of linear algebra by those that make them up.
 
     Parameters
@@ -289,6 +289,6 @@ def lower_linalg(fgraph: FunctionGraph) -> None:
             continue
         found = True
         typed = [(old, old.type.filter_variable(v)) for old, v in zip(node.outputs, new, strict=True)]
-        fgraph.replace_all(typed, reason="opencl_lower", import_missing=True)
+        fgraph.replace_all(typed, reason="opencl_decompose", import_missing=True)
     if found:
         topo_constant_folding.rewrite(fgraph)

@@ -9,7 +9,7 @@ from pytensor.tensor.blockwise import Blockwise
 
 from pytensor_cl.ops.optimize import with_device_objective
 
-__all__ = ["place_objectives"]
+__all__ = ["compile_objectives"]
 
 
 def _with_device_objective(node: Apply, mode: Any) -> Any:
@@ -21,7 +21,7 @@ def _with_device_objective(node: Apply, mode: Any) -> Any:
     return None if core is None else Blockwise(core, signature=op.signature, name=op.name)
 
 
-def place_objectives(fgraph: FunctionGraph) -> None:
+def compile_objectives(fgraph: FunctionGraph) -> None:
     """Replace the Ops of `pytensor.tensor.optimize`.
 
     Parameters
@@ -36,4 +36,4 @@ def place_objectives(fgraph: FunctionGraph) -> None:
             new = op.make_node(*node.inputs)
             new.tag.opencl_no_kernel = "SciPy chooses the points; the function of a point runs on the device"
             pairs = list(zip(node.outputs, new.outputs, strict=True))
-            fgraph.replace_all(pairs, reason="opencl_device_objectives")
+            fgraph.replace_all(pairs, reason="opencl_compile_objectives")

@@ -20,7 +20,7 @@ from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.ops.random import has_few_trials, is_one_number
 
-__all__ = ["lower_random"]
+__all__ = ["decompose_random"]
 
 _DEFINITE = CheckAndRaise(np.linalg.LinAlgError, "Matrix is not positive definite")
 _POSITIVE = CheckAndRaise(ValueError, "alpha < 0")
@@ -184,7 +184,7 @@ _COUNTED: dict[type[RandomVariable], Form] = {
 }
 
 
-def lower_random(fgraph: FunctionGraph) -> None:
+def decompose_random(fgraph: FunctionGraph) -> None:
     """Replace draws that other draws make up.
 
     Parameters
@@ -200,4 +200,4 @@ def lower_random(fgraph: FunctionGraph) -> None:
             continue
         drawn = pt.cast(new[1], node.outputs[1].type.dtype)
         pairs = [(node.outputs[0], new[0]), (node.outputs[1], node.outputs[1].type.filter_variable(drawn))]
-        fgraph.replace_all(pairs, reason="opencl_lower", import_missing=True)
+        fgraph.replace_all(pairs, reason="opencl_decompose", import_missing=True)

@@ -20,7 +20,7 @@ from pytensor_cl.rewriting.decompose.inner_graph import compile_inner_graph, pla
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["lift_loops"]
+__all__ = ["compile_loops"]
 
 _CARRIERS = (Elemwise, DimShuffle, ScalarFromTensor, TensorFromScalar, MakeVector)
 _INDEXED = (Subtensor, IncSubtensor, Reshape, Alloc)  # inputs after the first are indices or lengths
@@ -112,7 +112,7 @@ def _with_device_graph(
     return ScanWithDeviceGraph(op, graph, placement, context_name, refusal) if names == {context_name} else None
 
 
-def lift_loops(fgraph: FunctionGraph) -> None:
+def compile_loops(fgraph: FunctionGraph) -> None:
     """Compile the steps of each Scan for devices.
 
     Parameters
@@ -136,4 +136,4 @@ def lift_loops(fgraph: FunctionGraph) -> None:
         new = Apply(found, list(node.inputs), [v.type() for v in node.outputs])
         new.tag = copy(node.tag)
         pairs = list(zip(node.outputs, new.outputs, strict=True))
-        fgraph.replace_all(pairs, reason="opencl_lift_loops", import_missing=True)
+        fgraph.replace_all(pairs, reason="opencl_compile_loops", import_missing=True)

@@ -29,7 +29,7 @@ from pytensor_cl.rewriting.decompose.sparse_matrix import (
     values_at,
 )
 
-__all__ = ["lower_sparse_matrices", "mend_sparse_gradients"]
+__all__ = ["decompose_sparse_matrices", "mend_sparse_gradients"]
 
 _ASSERT = CheckAndRaise(AssertionError, "the shapes of the operands do not fit")
 _INCONSISTENT = CheckAndRaise(ValueError, "inconsistent shapes")
@@ -263,7 +263,7 @@ def _csr_dot(x: Matrix, y: Variable) -> Variable:
 def _product(op: Any, inputs: Sequence[Any]) -> Matrix | Variable | None:
     """Dot(x, y) and StructuredDot(x, y), of which one may be dense.
 
-    Compressed rows and constants times dense matrices are left to `lower_sparse`.
+    Compressed rows and constants times dense matrices are left to `decompose_sparse_products`.
     """
     x, y = inputs
     if isinstance(x, Matrix) and isinstance(y, Matrix):
@@ -502,7 +502,7 @@ _SORTING = frozenset(
 SCIPY = "SciPy is faster at sorting the entries of sparse matrices"
 
 
-class _Lowering:
+class _Decomposition:
     """Replaces the sparse nodes of a graph, and keeps the vectors of the matrices that it has seen."""
 
     def __init__(self, fgraph: FunctionGraph, package: ModuleType) -> None:
@@ -547,7 +547,7 @@ class _Lowering:
         """Whether a form sorts entries."""
         return form in _SORTING or (form is _product and all(map(self._is_sparse, node.inputs)))
 
-    def lower(self, node: Apply) -> bool:
+    def replace(self, node: Apply) -> bool:
         """Replace a node if there is a form for it."""
         module, _, name = type(node.op).__module__.rpartition(".")
         form = _FORMS.get(f"{name}.{type(node.op).__name__}") if module == "pytensor.sparse" else None
@@ -608,7 +608,7 @@ def mend_sparse_gradients(fgraph: FunctionGraph) -> None:
             fgraph.replace_all(pairs, reason="opencl_mend_sparse_gradients", import_missing=True)
 
 
-def lower_sparse_matrices(fgraph: FunctionGraph) -> None:
+def decompose_sparse_matrices(fgraph: FunctionGraph) -> None:
     """Replace Ops of sparse matrices by Ops of their vectors.
 
     Parameters
@@ -619,7 +619,7 @@ def lower_sparse_matrices(fgraph: FunctionGraph) -> None:
     package = sys.modules.get("pytensor.sparse")
     if package is None:
         return
-    lowering = _Lowering(fgraph, package)
+    decomposition = _Decomposition(fgraph, package)
     for node in fgraph.toposort():
         if node in fgraph.apply_nodes:
-            lowering.lower(node)
+            decomposition.replace(node)

@@ -1,1 +1,1 @@
-"""Graphs of the host backends: a canonical copy, and checks."""
+"""The graph that NUMBA and C compile for the host: a copy in canonical form, with checks for NUMBA."""

@@ -25,18 +25,18 @@ from pytensor_cl.rewriting.host_graph.numba_ops import is_equal_in_numba
 from pytensor_cl.type import GpuArrayType
 
 __all__ = [
-    "CanonicalCopy",
-    "attach_canonical_copy",
-    "canonical_copy_of",
+    "HostGraph",
+    "attach_host_graph",
     "check_host_backends",
-    "keep_canonical_copy",
+    "host_graph_of",
+    "keep_host_graph",
 ]
 
-ON_HOST = "opencl__select_backend=False"
-NOT_AUTO = "opencl__placement is not auto"
-NO_RECIPE = "the mode has rewrites of its own"
-OTHER_NUMBERS = "opencl__random: other backends draw other numbers"
-NAMES_A_DEVICE = "the graph itself has values on a device"
+SELECTION_OFF = "opencl__select_backend=False"
+PLACEMENT_NOT_AUTO = "opencl__placement is not auto"
+CUSTOM_REWRITES = "the mode has rewrites of its own"
+OTHER_DRAWS = "opencl__random: other backends draw other numbers"
+HAS_DEVICE_VALUES = "the graph itself has values on a device"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Eligibility:
 
 
 @dataclass(frozen=True)
-class CanonicalCopy:
+class HostGraph:
     """What is needed to compile a graph for the host.
 
     Attributes
@@ -84,7 +84,7 @@ class CanonicalCopy:
         return graph
 
 
-def check_host_backends(fgraph: FunctionGraph, placement: str, adapt: bool) -> None:
+def check_host_backends(fgraph: FunctionGraph, placement: str, select_backend: bool) -> None:
     """Note on a graph which host backends may run it, or why none may.
 
     Parameters
@@ -94,10 +94,10 @@ def check_host_backends(fgraph: FunctionGraph, placement: str, adapt: bool) -> N
     placement, adapt
         The flags ``opencl__placement`` and ``opencl__select_backend``.
     """
-    fgraph.opencl_canonical_copy = _eligibility(fgraph, placement, adapt)
+    fgraph.opencl_host_graph = _eligibility(fgraph, placement, select_backend)
 
 
-def keep_canonical_copy(fgraph: FunctionGraph) -> None:
+def keep_host_graph(fgraph: FunctionGraph) -> None:
     """Keep a copy of a graph that a host backend may run.
 
     The canonical form has a fraction of the nodes of the user's graph, above all where there are gradients. The host
@@ -108,41 +108,41 @@ def keep_canonical_copy(fgraph: FunctionGraph) -> None:
     fgraph
         A graph that `check_host_backends` has seen, in canonical form.
     """
-    found = getattr(fgraph, "opencl_canonical_copy", None)
+    found = getattr(fgraph, "opencl_host_graph", None)
     if isinstance(found, _Eligibility):
         facts = found.numba_excluded, found.c_eligible, found.mode, found.mutable_rngs
-        fgraph.opencl_canonical_copy = CanonicalCopy(_copied(fgraph), *facts, _scattered_inputs(fgraph))
+        fgraph.opencl_host_graph = HostGraph(_copied(fgraph), *facts, _scattered_inputs(fgraph))
 
 
-def attach_canonical_copy(fgraph: FunctionGraph) -> None:
+def attach_host_graph(fgraph: FunctionGraph) -> None:
     """Move the copy to the tag of an output: clones of a graph copy the tags of variables, but not attributes."""
-    found = fgraph.__dict__.pop("opencl_canonical_copy", None)
+    found = fgraph.__dict__.pop("opencl_host_graph", None)
     if found is not None and fgraph.outputs:
-        fgraph.outputs[0].tag.opencl_canonical_copy = found
+        fgraph.outputs[0].tag.opencl_host_graph = found
 
 
-def canonical_copy_of(fgraph: FunctionGraph) -> "CanonicalCopy | str":
+def host_graph_of(fgraph: FunctionGraph) -> "HostGraph | str":
     """Return the copy that was kept of a graph, or the reason why there is none."""
-    found: CanonicalCopy | _Eligibility | str = NOT_AUTO
+    found: HostGraph | _Eligibility | str = PLACEMENT_NOT_AUTO
     if fgraph.outputs:
-        found = getattr(fgraph.outputs[0].tag, "opencl_canonical_copy", found)
-    return NO_RECIPE if isinstance(found, _Eligibility) else found
+        found = getattr(fgraph.outputs[0].tag, "opencl_host_graph", found)
+    return CUSTOM_REWRITES if isinstance(found, _Eligibility) else found
 
 
-def _eligibility(fgraph: FunctionGraph, placement: str, adapt: bool) -> _Eligibility | str:
+def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) -> _Eligibility | str:
     """Return which host backends may run a graph, or why none may."""
     if placement != "auto":
-        return NOT_AUTO
-    if not adapt:
-        return ON_HOST
+        return PLACEMENT_NOT_AUTO
+    if not select_backend:
+        return SELECTION_OFF
     mode = get_active_mode(fgraph)
     if not hasattr(mode, "provided_optimizer"):
-        return NO_RECIPE
+        return CUSTOM_REWRITES
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
-        return NAMES_A_DEVICE
+        return HAS_DEVICE_VALUES
     if config.opencl__random != "numpy" and any(isinstance(n.op, RandomVariable) for n in nodes):
-        return OTHER_NUMBERS
+        return OTHER_DRAWS
     numba_excluded = _reason_against_numba(fgraph, nodes)
     c_fault = next(filter(None, (fault_of(C, node) for node in nodes)), None)
     c_eligible = c_fault is None

@@ -35,14 +35,13 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, i
 from pytensor_cl.rewriting.host_graph.axis_lengths import axis_lengths, length_conditions
 from pytensor_cl.rewriting.host_graph.in_bounds import MESSAGE, in_bounds
 from pytensor_cl.rewriting.host_graph.masks import MASK, is_mask_selection
-from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
+from pytensor_cl.scalar.integer_division import DIVISOR, checked_divisor, divides_integers
 
-__all__ = ["add_guards", "checked_divisor", "has_same_draws", "may_need_guard"]
+__all__ = ["add_guards", "has_same_draws", "may_need_guard"]
 
 Check = tuple[int, Variable]
 """The position of an input, and the checked variable that takes its place."""
 
-DIVISOR = CheckAndRaise(ZeroDivisionError, "integer division or modulo by zero")
 ELEMENTS = CheckAndRaise(ValueError, "zero-size array to reduction operation which has no identity")
 INDEX = CheckAndRaise(IndexError, MESSAGE)
 PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution must not have")
@@ -154,11 +153,6 @@ def _axes_that_may_be_empty(node: Apply) -> list[int]:
     op: Any = node.op
     shape = node.inputs[0].type.shape
     return [axis for axis in (range(len(shape)) if op.axis is None else op.axis) if not shape[axis]]
-
-
-def checked_divisor(divisor: Variable) -> Variable:
-    """Return whole numbers that are checked for zero, as the C backend does; the same ones if they cannot be zero."""
-    return divisor if is_nonzero(divisor) else DIVISOR(divisor, pt.all(pt.neq(divisor, 0)))
 
 
 def _safe_division(node: Apply, is_inside: bool) -> Variable | None:

@@ -12,8 +12,8 @@ from pytensor_cl.rewriting.host_graph.numba_registration import register_when_me
 __all__ = ["InBounds", "in_bounds"]
 
 MESSAGE = "index out of bounds"
-VERSION = 2
-"""Of the compiled code, which NUMBA caches between processes."""
+VERSION = 3
+"""Version of the compiled code, which NUMBA caches between processes under the name of this module."""
 
 
 class InBounds(Op):

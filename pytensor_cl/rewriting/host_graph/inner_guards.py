@@ -1,12 +1,16 @@
 """Adds the checks that NUMBA leaves out to a graph and to the graphs inside of its loops and conditionals."""
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
+from pytensor.conditional.op import LazyIfElse
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import get_active_mode
 
+from pytensor_cl._compat import numba_backend
 from pytensor_cl._compat.inner_graphs import graphs_inside, inline_op_from_graphs, rewrite_compiled_inner_graphs
 from pytensor_cl._compat.numba_draws import replace_contracted_draws
 from pytensor_cl.rewriting.host_graph.guards import add_guards, may_need_guard
@@ -14,7 +18,7 @@ from pytensor_cl.rewriting.host_graph.in_python import InPython
 from pytensor_cl.rewriting.host_graph.masks import replace_masks
 from pytensor_cl.rewriting.host_graph.numba_ops import must_run_in_python
 
-__all__ = ["guard_for_numba", "guard_inner_graph"]
+__all__ = ["guard_for_numba", "guard_inner_graph", "prepare_host_branches"]
 
 
 def guard_for_numba(fgraph: FunctionGraph) -> None:
@@ -43,6 +47,19 @@ def guard_inner_graph(fgraph: FunctionGraph) -> None:
             new = InPython(node.op).make_node(*node.inputs)
             pairs = list(zip(node.outputs, new.outputs, strict=True))
             fgraph.replace_all(pairs, reason="opencl_in_python")
+
+
+def prepare_host_branches(fgraph: FunctionGraph) -> None:
+    """Prepare the branches that stay on the host for NUMBA, in a graph whose nodes have been placed."""
+    mode = get_active_mode(fgraph)
+    for node in fgraph.toposort():
+        if isinstance(node.op, LazyIfElse):
+            given = (node.op.true_branch, node.op.false_branch)
+            branches = [numba_backend.prepare_for_numba(branch, mode, guard_inner_graph) for branch in given]
+            new = LazyIfElse(*branches, node.op.output_types).make_node(*node.inputs)
+            new.tag = copy(node.tag)  # holds the reason of its placement
+            pairs = list(zip(node.outputs, new.outputs, strict=True))
+            fgraph.replace_all(pairs, reason="opencl_prepare_host_branches", import_missing=True)
 
 
 def _guard(fgraph: FunctionGraph, *, is_inside: bool) -> None:

@@ -11,13 +11,13 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.ops.transfer import gpu_from_host, host_from_gpu
 from pytensor_cl.rewriting.host_graph.graph import (
-    NAMES_A_DEVICE,
-    NO_RECIPE,
-    CanonicalCopy,
-    attach_canonical_copy,
-    canonical_copy_of,
+    CUSTOM_REWRITES,
+    HAS_DEVICE_VALUES,
+    HostGraph,
+    attach_host_graph,
     check_host_backends,
-    keep_canonical_copy,
+    host_graph_of,
+    keep_host_graph,
 )
 
 x = pt.vector("x", dtype="float64")
@@ -30,13 +30,13 @@ def _adaptive():
 
 
 def _of(outputs, mode="OPENCL"):
-    return canonical_copy_of(pytensor.function([x], outputs, mode=mode).maker.fgraph)
+    return host_graph_of(pytensor.function([x], outputs, mode=mode).maker.fgraph)
 
 
 def test_it_is_copied_in_canonical_form(context):
     cost = (pt.exp(x * 1.0 + 0.0) * 2 / 2).sum()
     found = _of([cost, pytensor.grad(cost, x)])
-    assert isinstance(found, CanonicalCopy)
+    assert isinstance(found, HostGraph)
     assert not found.numba_excluded
     kinds = {str(getattr(n.op, "scalar_op", n.op)) for n in found.graph.apply_nodes}
     assert not {"second", "Second", "mul", "Mul", "true_div"} & kinds, kinds
@@ -44,16 +44,16 @@ def test_it_is_copied_in_canonical_form(context):
 
 
 def test_a_graph_that_names_a_device_has_none_though_rewrites_cut_its_transfers(context):
-    assert _of(host_from_gpu(gpu_from_host(x, context.name)) + 1) == NAMES_A_DEVICE
+    assert _of(host_from_gpu(gpu_from_host(x, context.name)) + 1) == HAS_DEVICE_VALUES
 
 
 def test_a_graph_that_was_checked_and_not_kept_has_none():
     fgraph = FunctionGraph([x], [x + 1])
-    keep_canonical_copy(fgraph)
-    assert not hasattr(fgraph, "opencl_canonical_copy")
-    check_host_backends(fgraph, "auto", adapt=True)
-    attach_canonical_copy(fgraph)
-    assert canonical_copy_of(fgraph) == NO_RECIPE
+    keep_host_graph(fgraph)
+    assert not hasattr(fgraph, "opencl_host_graph")
+    check_host_backends(fgraph, "auto", select_backend=True)
+    attach_host_graph(fgraph)
+    assert host_graph_of(fgraph) == CUSTOM_REWRITES
 
 
 def test_without_canonical_form_it_is_copied_all_the_same(context):
@@ -61,7 +61,7 @@ def test_without_canonical_form_it_is_copied_all_the_same(context):
         OpenCLLinker(), RewriteDatabaseQuery(include=["fast_compile"], exclude=["canonicalize"])
     )
     f = pytensor.function([x], pt.exp(x) + 0.0, mode=mode)
-    assert isinstance(canonical_copy_of(f.maker.fgraph), CanonicalCopy)
+    assert isinstance(host_graph_of(f.maker.fgraph), HostGraph)
     np.testing.assert_allclose(f(np.ones(3)), np.full(3, np.e))
 
 

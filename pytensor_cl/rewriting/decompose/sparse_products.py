@@ -13,7 +13,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot, RowsOfColumns
 
-__all__ = ["lower_sparse"]
+__all__ = ["decompose_sparse_products"]
 
 _REAL = "iuf"
 
@@ -136,10 +136,10 @@ def _sampling_dot(node: Apply, package: ModuleType) -> Variable | None:
     return package.CSM(form)(parts.data * entries, parts.indices, parts.indptr, shape)
 
 
-Lowering = Callable[[Apply, ModuleType], Variable | None]
+Form = Callable[[Apply, ModuleType], Variable | None]
 
 # Class of `pytensor.sparse.math` -> what replaces a node of it.
-_LOWERINGS: dict[str, Lowering] = {
+_FORMS: dict[str, Form] = {
     "Dot": _dot,
     "StructuredDot": _dot,
     "Usmm": _usmm,
@@ -153,14 +153,14 @@ def _is_real(node: Apply) -> bool:
     return all(np.dtype(v.type.dtype).kind in _REAL for v in (*node.inputs, *node.outputs))
 
 
-def _lowered(node: Apply, package: ModuleType) -> Variable | None:
+def _replacement(node: Apply, package: ModuleType) -> Variable | None:
     """Return what replaces a node, None if it stays."""
     kind = type(node.op)
-    lowering = _LOWERINGS.get(kind.__name__) if kind.__module__ == "pytensor.sparse.math" else None
-    return lowering(node, package) if lowering is not None and _is_real(node) else None
+    form = _FORMS.get(kind.__name__) if kind.__module__ == "pytensor.sparse.math" else None
+    return form(node, package) if form is not None and _is_real(node) else None
 
 
-def lower_sparse(fgraph: FunctionGraph) -> None:
+def decompose_sparse_products(fgraph: FunctionGraph) -> None:
     """Dot(S, Y) -> CsrDot(entries, columns and row pointers of S, Y), and likewise for its relatives.
 
     The sparse matrix itself stays on the host; what is computed from its parts can move to a device.
@@ -168,7 +168,7 @@ def lower_sparse(fgraph: FunctionGraph) -> None:
     package = _sparse()
     if package is None:
         return
-    found = ((node, _lowered(node, package)) for node in fgraph.toposort())
+    found = ((node, _replacement(node, package)) for node in fgraph.toposort())
     pairs = [(node.outputs[0], new) for node, new in found if new is not None]
     typed = [(old, old.type.filter_variable(new)) for old, new in pairs]
     fgraph.replace_all_validate(typed, reason="opencl_sparse")
