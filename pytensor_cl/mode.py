@@ -1,13 +1,12 @@
 """Registers mode ``"OPENCL"``, its linker and its rewrites, and applies the flags."""
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytensor.compile.mode import Mode, optdb
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import graph_rewriter
+from pytensor.graph.rewriting.basic import GraphRewriter, graph_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import flags, sharedvar
@@ -17,6 +16,20 @@ from pytensor_cl.linker import branches, loops  # noqa: F401 (register what link
 from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.rewriting.decompose.batched_scan import batch_loops
+from pytensor_cl.rewriting.decompose.blockwise import decompose_blockwise
+from pytensor_cl.rewriting.decompose.choose import expand_choose_lists
+from pytensor_cl.rewriting.decompose.conv import split_convolutions
+from pytensor_cl.rewriting.decompose.division import check_divisors
+from pytensor_cl.rewriting.decompose.hoist_products import hoist_products
+from pytensor_cl.rewriting.decompose.ifelse import compile_branches
+from pytensor_cl.rewriting.decompose.linalg import decompose_linalg
+from pytensor_cl.rewriting.decompose.optimize import compile_objectives
+from pytensor_cl.rewriting.decompose.random import decompose_random
+from pytensor_cl.rewriting.decompose.scan import compile_loops
+from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
+from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
+from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
@@ -26,21 +39,8 @@ from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
-from pytensor_cl.rewriting.host_backend.canonical_copy import check_host_backends, keep_canonical_copy
-from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
-from pytensor_cl.rewriting.lift.random import draw_in_place
-from pytensor_cl.rewriting.lowering.batched_scan import batch_loops
-from pytensor_cl.rewriting.lowering.blockwise import lower_blockwise
-from pytensor_cl.rewriting.lowering.conv import split_convolutions
-from pytensor_cl.rewriting.lowering.division import check_divisors
-from pytensor_cl.rewriting.lowering.hoist_products import hoist_products
-from pytensor_cl.rewriting.lowering.ifelse import lift_branches
-from pytensor_cl.rewriting.lowering.linalg import lower_linalg
-from pytensor_cl.rewriting.lowering.optimize import place_objectives
-from pytensor_cl.rewriting.lowering.random import lower_random
-from pytensor_cl.rewriting.lowering.scan import lift_loops
-from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
-from pytensor_cl.rewriting.lowering.take_along_axis import open_lists
+from pytensor_cl.rewriting.host_graph.graph import check_host_backends, keep_host_graph
+from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph, prepare_host_branches
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
@@ -63,229 +63,98 @@ from pytensor_cl.variable import refuse_device_variables
 __all__ = ["OPENCL", "apply_flags", "devices", "shared", "use"]
 
 
-def _report(rewrite: Callable[[FunctionGraph], None]) -> Callable[[FunctionGraph], None]:
-    """Pass errors of a rewrite to the linker, which raises them: PyTensor would only log them."""
-
-    @wraps(rewrite)
-    def run(fgraph: FunctionGraph) -> None:
-        try:
-            rewrite(fgraph)
-        except OpenCLError as error:
-            report_error(fgraph, error)
-
-    return run
-
-
 def _placement() -> str:
     """Return the placement: ``host`` instead of ``auto`` in a forked process, or if the device fails its self-check."""
     chosen = config.opencl__placement
     return "host" if chosen == "auto" and (is_forked() or unusable_reason()) else chosen
 
 
-@graph_rewriter
-def opencl_drop_scan_modes(fgraph: FunctionGraph) -> None:
-    """Scan of mode OPENCL -> Scan without a mode, in functions of all modes."""
-    inner_graphs.drop_scan_modes(fgraph, OpenCLLinker)
-
-
-@graph_rewriter
-def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
-    """Note which host backends may run the graph."""
+def _check_host_backends(fgraph: FunctionGraph) -> None:
     check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
 
 
-@graph_rewriter
-def opencl_mend_sparse_gradients(fgraph: FunctionGraph) -> None:
-    """Gradients of sparse matrices that PyTensor's backends give wrong -> right ones."""
-    mend_sparse_gradients(fgraph)
+def _lift(fgraph: FunctionGraph) -> None:
+    lift_to_device(fgraph, Policy(_placement(), config.opencl__on_host, config.opencl__float64))
 
 
-@graph_rewriter
-def opencl_keep_canonical_copy(fgraph: FunctionGraph) -> None:
-    """Keep a copy of the graph for the host backends."""
-    keep_canonical_copy(fgraph)
+ALL = "auto", "device", "host"
+NOT_HOST = "auto", "device"
+ONLY_DEVICE = ("device",)
 
 
-@graph_rewriter
-@_report
-def opencl_batch_loops(fgraph: FunctionGraph) -> None:
-    """Blockwise(Scan) -> Scan with batched steps."""
-    if _placement() != "host":
-        batch_loops(fgraph)
+class Pass(NamedTuple):
+    """A rewrite of the whole graph, which is named ``opencl_<name>`` in PyTensor's database of rewrites.
+
+    The position is that in the database. PyTensor canonicalises at 1 (and merges at 1.2), fuses at 49, takes care of
+    Ops that work in place at 49.5 and compiles inner graphs at 49.6. The pass runs for the given values of the flag
+    ``opencl__placement``.
+    """
+
+    name: str
+    rewrite: Callable[[FunctionGraph], None]
+    position: float
+    placements: tuple[str, ...] = ALL
 
 
-@graph_rewriter
-@_report
-def opencl_hoist_products(fgraph: FunctionGraph) -> None:
-    """Products of a loop that need no earlier step -> one product outside of the loop."""
-    if _placement() != "host":
-        hoist_products(fgraph)
-
-
-@graph_rewriter
-def opencl_inline(fgraph: FunctionGraph) -> None:
-    """OpFromGraph(x) -> its inner graph."""
-    inner_graphs.inline_op_from_graphs(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_lower(fgraph: FunctionGraph) -> None:
-    """Ops without a kernel -> Ops with a kernel; checks that no backend but PyTensor's C makes."""
-    check_divisors(fgraph)
-    if _placement() != "host":
-        lower_random(fgraph)
-        lower_sparse_matrices(fgraph)
-        lower_linalg(fgraph)
-        lower_blockwise(fgraph)
-        split_convolutions(fgraph)
-        open_lists(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_lift_branches(fgraph: FunctionGraph) -> None:
-    """LazyIfElse(c, x) -> the same with device graphs of its branches."""
-    if _placement() != "host":
-        lift_branches(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_lift_loops(fgraph: FunctionGraph) -> None:
-    """Scan(n, x) -> the same with a device graph of its steps."""
-    if _placement() != "host":
-        lift_loops(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_device_objectives(fgraph: FunctionGraph) -> None:
-    """Minimize(x) -> the same, whose function runs on the device."""
-    if _placement() == "device":
-        place_objectives(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_fusion_barrier(fgraph: FunctionGraph) -> None:
-    """Elemwise without a kernel -> fusion barrier."""
-    if _placement() != "host":
-        insert_fusion_barriers(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_fusion_limit(fgraph: FunctionGraph) -> None:
-    """Composite of very many arrays -> several Composites."""
-    if _placement() != "host":
-        split_large_composites(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_lift(fgraph: FunctionGraph) -> None:
-    """Host Ops -> device Ops and transfers."""
-    policy = Policy(_placement(), config.opencl__on_host, config.opencl__float64)
-    lift_to_device(fgraph, policy)
-
-
-@graph_rewriter
-@_report
-def opencl_shorten_loops(fgraph: FunctionGraph) -> None:
-    """Loops in one kernel -> the same without rows that are not read."""
-    shorten_loops(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_fuse_gather(fgraph: FunctionGraph) -> None:
-    """Gather of an elementwise result -> one device Op."""
-    fuse_gathers(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_embedding_bag(fgraph: FunctionGraph) -> None:
-    """Reduction of gathered rows -> one device Op."""
-    fuse_embedding_bags(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_rowwise(fgraph: FunctionGraph) -> None:
-    """Elementwise Ops and reductions over the same rows -> one device Op."""
-    fuse_rows(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_gemv_pair(fgraph: FunctionGraph) -> None:
-    """Products with a matrix and with its transpose -> one device Op."""
-    fuse_gemv_pairs(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_epilogue(fgraph: FunctionGraph) -> None:
-    """Elementwise functions of a product -> its epilogue."""
-    fuse_epilogues(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_table_lookup(fgraph: FunctionGraph) -> None:
-    """Gather from a table with a single client -> a lookup in the client's kernel."""
-    fuse_table_lookups(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_grouped_rows(fgraph: FunctionGraph) -> None:
-    """Gathers, a row function and scatter-adds along the same rows -> one device Op."""
-    fuse_grouped_rows(fgraph)
-
-
-@graph_rewriter
-@_report
-def opencl_merge_slice_updates(fgraph: FunctionGraph) -> None:
-    """Successive slice updates of one array -> one device Op, which copies the array once."""
-    merge_slice_updates(fgraph)
-
-
-@graph_rewriter
-def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
-    """Draws of random numbers -> the same, which change the generator instead of a copy."""
-    draw_in_place.apply(fgraph)
-
-
-# Positions in optdb: before all others; after canonicalisation (1) and merge1.2; before fusion (49), before the destroy
-# handler (49.5), and before inner graphs are compiled (49.6).
-_PASSES = (
-    (opencl_check_host_backends, -0.5),
-    (opencl_mend_sparse_gradients, 1.24),
-    (opencl_keep_canonical_copy, 1.25),
-    (opencl_batch_loops, 1.3),
-    (opencl_hoist_products, 1.31),
-    (opencl_inline, 47.9),
-    (opencl_lower, 47.95),
-    (opencl_lift_branches, 48.93),
-    (opencl_lift_loops, 48.94),
-    (opencl_device_objectives, 48.945),
-    (opencl_fusion_barrier, 48.95),
-    (opencl_fusion_limit, 49.1),
-    (opencl_lift, 49.2),
-    (opencl_shorten_loops, 49.22),
-    (opencl_fuse_gather, 49.25),
-    (opencl_embedding_bag, 49.28),
-    (opencl_rowwise, 49.3),
-    (opencl_gemv_pair, 49.32),
-    (opencl_epilogue, 49.35),
-    (opencl_table_lookup, 49.4),
-    (opencl_grouped_rows, 49.41),
-    (opencl_merge_slice_updates, 49.42),
-    (opencl_draw_in_place, 50.9),
+PASSES = (
+    # the graph of the host backends
+    Pass("check_host_backends", _check_host_backends, -0.5),
+    Pass("mend_sparse_gradients", mend_sparse_gradients, 1.24),
+    Pass("keep_host_graph", keep_host_graph, 1.25),
+    # Ops without a kernel become Ops with one
+    Pass("batch_loops", batch_loops, 1.3, NOT_HOST),
+    Pass("hoist_products", hoist_products, 1.31, NOT_HOST),
+    Pass("inline", inner_graphs.inline_op_from_graphs, 47.9),
+    Pass("check_divisors", check_divisors, 47.91),
+    Pass("decompose_random", decompose_random, 47.92, NOT_HOST),
+    Pass("decompose_sparse_matrices", decompose_sparse_matrices, 47.93, NOT_HOST),
+    Pass("decompose_linalg", decompose_linalg, 47.94, NOT_HOST),
+    Pass("decompose_blockwise", decompose_blockwise, 47.95, NOT_HOST),
+    Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
+    Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
+    Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
+    Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
+    Pass("compile_objectives", compile_objectives, 48.945, ONLY_DEVICE),
+    # nodes are placed
+    Pass("fusion_barrier", insert_fusion_barriers, 48.95, NOT_HOST),
+    Pass("fusion_limit", split_large_composites, 49.1, NOT_HOST),
+    Pass("decompose_sparse_products", decompose_sparse_products, 49.15, NOT_HOST),
+    Pass("lift", _lift, 49.2),
+    Pass("prepare_host_branches", prepare_host_branches, 49.21),
+    # several device Ops become one
+    Pass("shorten_loops", shorten_loops, 49.22),
+    Pass("fuse_gather", fuse_gathers, 49.25),
+    Pass("embedding_bag", fuse_embedding_bags, 49.28),
+    Pass("rowwise", fuse_rows, 49.3),
+    Pass("gemv_pair", fuse_gemv_pairs, 49.32),
+    Pass("epilogue", fuse_epilogues, 49.35),
+    Pass("table_lookup", fuse_table_lookups, 49.4),
+    Pass("grouped_rows", fuse_grouped_rows, 49.41),
+    Pass("merge_slice_updates", merge_slice_updates, 49.42),
+    Pass("draw_in_place", draw_in_place, 50.9),
 )
+
+
+def _rewriter(step: Pass) -> GraphRewriter:
+    """Return the rewriter of a pass, which hands errors to the linker: PyTensor would only log them."""
+
+    def run(fgraph: FunctionGraph) -> None:
+        if step.placements is not ALL and _placement() not in step.placements:
+            return
+        try:
+            step.rewrite(fgraph)
+        except OpenCLError as error:
+            report_error(fgraph, error)
+
+    run.__name__ = f"opencl_{step.name}"
+    rewriter: GraphRewriter = graph_rewriter(run)
+    return rewriter
+
+
+def _drop_scan_modes(fgraph: FunctionGraph) -> None:
+    """Scan of mode OPENCL -> Scan without a mode, in functions of all modes."""
+    inner_graphs.drop_scan_modes(fgraph, OpenCLLinker)
+
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))
 
@@ -376,9 +245,9 @@ def devices() -> tuple[DeviceEntry, ...]:
 
 
 def _register() -> None:
-    for rewrite, position in _PASSES:
-        optdb.register(rewrite.__name__, rewrite, "opencl", position=position)
-    optdb.register("opencl_drop_scan_modes", opencl_drop_scan_modes, "minimum_compile", position=-0.6)
+    for step in PASSES:
+        optdb.register(f"opencl_{step.name}", _rewriter(step), "opencl", position=step.position)
+    optdb.register("opencl_drop_scan_modes", graph_rewriter(_drop_scan_modes), "minimum_compile", position=-0.6)
     registration.register("OPENCL", OPENCL)
     numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker, guard_inner_graph)
     serial_function.serialise_calls(OpenCLVM, assign_lock)

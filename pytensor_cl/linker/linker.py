@@ -13,7 +13,7 @@ from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.graph_linker import GraphLinker
 from pytensor_cl.linker.make_vm import make_vm
 from pytensor_cl.linker.node_order import order_nodes
-from pytensor_cl.rewriting.host_backend.canonical_copy import attach_canonical_copy
+from pytensor_cl.rewriting.host_graph.graph import attach_host_graph
 
 __all__ = ["OpenCLLinker", "report_error"]
 
@@ -60,7 +60,7 @@ class OpenCLLinker(Linker):
         error = getattr(fgraph, "opencl_error", None)
         if error is not None:
             raise error
-        attach_canonical_copy(fgraph)
+        attach_host_graph(fgraph)
         self.fgraph = fgraph
         self.no_recycling = [] if no_recycling is None or isinstance(no_recycling, bool) else list(no_recycling)
         self.profile = profile

@@ -16,7 +16,7 @@ from pytensor_cl.linker.selection.signature import SignatureSource, distinguishi
 from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.linker.steps.device import ShapeOnlyCell
 from pytensor_cl.linker.types import Cell
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
+from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
@@ -58,7 +58,7 @@ def make_vm(
         finish=graph_linker.finish,
         build_kernels=graph_linker.build,
     )
-    canonical_copy = canonical_copy_of(fgraph)
+    canonical_copy = host_graph_of(fgraph)
     if isinstance(canonical_copy, str):  # the reason why no other backend may run the graph
         vm = OpenCLVM(linked)
         vm.build()

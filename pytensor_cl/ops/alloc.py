@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply
+from pytensor.tensor.basic import Alloc, AllocEmpty
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import ANY, HOST, GpuOp, Routine
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
@@ -41,6 +43,7 @@ class _Broadcast:
             )
 
 
+@register_lift(Alloc, numba_safe=True, every_dtype=True)
 class GpuAlloc(GpuOp):
     """Device counterpart of `Alloc`."""
 
@@ -68,6 +71,7 @@ class _Empty:
         return (self._context.empty(tuple(int(n) for n in extents), self._dtype),)
 
 
+@register_lift(AllocEmpty, numba_safe=True, every_dtype=True)
 class GpuAllocEmpty(GpuOp):
     """Device counterpart of `AllocEmpty`."""
 

@@ -6,19 +6,24 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.signal.conv import Convolve1d, Convolve2d
+from pytensor.tensor.type import TensorType
 
-from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.nn import conv as host_ops
 from pytensor_cl.nn.windows import resolve
 from pytensor_cl.ops.adapters import IntegerTuple, with_casts
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.epilogue import StoringOp
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue, is_of_channels
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.elemwise.routine import Cast, Elemwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
 
@@ -58,6 +63,16 @@ class _Moded:
         return self._routine(x, w, bool(np.asarray(full).reshape(())))
 
 
+def _refuse_convolution(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    if node.outputs[0].type.dtype == "bool":
+        return NoKernel("no OpenCL kernel for convolutions of bool")
+    mode = node.inputs[2].type
+    if isinstance(mode, TensorType) and not all(mode.broadcastable):
+        return NoKernel("no OpenCL kernel for a batch of convolutions of different modes")
+    return None
+
+
+@register_lift(Convolve1d, Convolve2d, numba_safe=False, batched=True, refuse=_refuse_convolution)
 class GpuConvolve(GpuOp):
     """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise; always computed directly."""
 
@@ -154,6 +169,13 @@ class _StoringConv(StoringOp, _GpuConv):
         return self._routine(node, context, None if epilogue is None else ConvEpilogue(context, epilogue))
 
 
+def _refuse_dtype(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    dtype = node.outputs[0].type.dtype
+    is_refused = dtype == "bool" or is_complex(dtype)
+    return NoKernel(f"no OpenCL kernel for convolutions of {dtype}") if is_refused else None
+
+
+@register_lift(host_ops.Conv, numba_safe=False, every_dtype=True, refuse=_refuse_dtype)
 class GpuConv(_StoringConv):
     """Device counterpart of `pytensor_cl.nn.conv.Conv`."""
 
@@ -161,6 +183,7 @@ class GpuConv(_StoringConv):
     kernels = 1
 
 
+@register_lift(host_ops.ConvGradInput, numba_safe=False, every_dtype=True, refuse=_refuse_dtype)
 class GpuConvGradInput(_StoringConv):
     """Device counterpart of `ConvGradInput`."""
 
@@ -168,6 +191,7 @@ class GpuConvGradInput(_StoringConv):
     kernels = 0
 
 
+@register_lift(host_ops.ConvGradWeight, numba_safe=False, every_dtype=True, refuse=_refuse_dtype)
 class GpuConvGradWeight(_GpuConv):
     """Device counterpart of `ConvGradWeight`; its last inputs are the extents of the filters."""
 

@@ -3,15 +3,18 @@
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import ANY, GpuOp, Routine, as_host_variable
-from pytensor_cl.routines.elemwise.routine import Elemwise
+from pytensor_cl.ops.registry import NoKernel, register_lift
+from pytensor_cl.routines.elemwise.routine import Elemwise as ElemwiseRoutine
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.scalar.base import element_function
+from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.scalar.base import element_function, supported
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuElemwise", "is_by_value"]
+__all__ = ["GpuElemwise", "is_by_value", "unsupported_scalar"]
 
 
 def is_by_value(variable: Variable) -> bool:
@@ -57,10 +60,24 @@ class GpuElemwise(GpuOp):
         """Return the kernel of the scalar Op over the node's dimensions."""
         dtypes_in = tuple(v.type.dtype for v in node.inputs)
         dtypes_out = tuple(v.type.dtype for v in node.outputs)
-        return Elemwise(
+        return ElemwiseRoutine(
             context,
             element_function(self.host.scalar_op, dtypes_in, dtypes_out),
             tuple(() if is_by_value(v) else v.type.broadcastable for v in node.inputs),
             node.outputs[0].type.ndim,
             tuple(is_by_value(v) for v in node.inputs),
         )
+
+
+def unsupported_scalar(node: Apply, info: DeviceInfo) -> str | None:
+    """Say why a device has no code for an Elemwise node's scalar Op; None if it has."""
+    inputs = tuple(v.type.dtype for v in node.inputs)
+    outputs = tuple(v.type.dtype for v in node.outputs)
+    return supported(node.op.scalar_op, inputs, outputs, info.has_fp64)
+
+
+@register_lift(Elemwise, numba_safe=True, every_dtype=True)
+def lift_elemwise(node: Apply, context_name: str, info: DeviceInfo) -> GpuElemwise | NoKernel:
+    """Elemwise(x, ...) -> GpuElemwise(x, ...), which does not work in place."""
+    reason = unsupported_scalar(node, info)
+    return NoKernel(reason) if reason else GpuElemwise(Elemwise(node.op.scalar_op, name=node.op.name), context_name)

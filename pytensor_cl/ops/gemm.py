@@ -5,6 +5,8 @@ from typing import Any
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor import blas
+from pytensor.tensor.math import Dot
 
 from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.codegen.template import KernelSource
@@ -12,6 +14,7 @@ from pytensor_cl.ops.adapters import CheckedAddend, CheckedBatch, Reordered, wit
 from pytensor_cl.ops.base import ANY, DEVICE, Routine
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.epilogue import StoringOp
+from pytensor_cl.ops.registry import register_batched_lift, register_lift
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.elemwise.routine import Elemwise
 from pytensor_cl.routines.gemm.complex import ComplexGemm
@@ -126,6 +129,7 @@ class _GpuProduct(StoringOp):
         return target.dtype in ("float32", "float64") and not is_vector and len(further) <= MAX_EPILOGUE_OPERANDS
 
 
+@register_lift(Dot, numba_safe=True, every_dtype=True)
 class GpuDot(_GpuProduct):
     """Device counterpart of `Dot`: two matrices of any dtypes."""
 
@@ -134,10 +138,12 @@ class GpuDot(_GpuProduct):
         return _product(Gemm, node, context, epilogue)
 
 
+@register_lift(blas.Dot22, numba_safe=False, every_dtype=True)
 class GpuDot22(GpuDot):
     """Device counterpart of `Dot22`: two matrices of one floating dtype."""
 
 
+@register_lift(blas.Dot22Scalar, numba_safe=False, every_dtype=True)
 class GpuDot22Scalar(_GpuProduct):
     """Device counterpart of `Dot22Scalar`: ``alpha * A @ B``."""
 
@@ -150,6 +156,7 @@ class GpuDot22Scalar(_GpuProduct):
         return Reordered(scaled_product([alpha, a, b], node.outputs[0].type, context, epilogue), (2, 0, 1))
 
 
+@register_lift(blas.Gemm, numba_safe=False, every_dtype=True)
 class GpuGemm(_GpuProduct):
     """Device counterpart of `Gemm`: ``beta * C + alpha * A @ B``; C is not overwritten."""
 
@@ -166,6 +173,7 @@ class GpuGemm(_GpuProduct):
         return CheckedAddend(scaled_product(node.inputs, node.outputs[0].type, context, epilogue), node)
 
 
+@register_lift(blas.BatchedDot, numba_safe=False, every_dtype=True)
 class GpuBatchedDot(_GpuProduct):
     """Device counterpart of `BatchedDot`: ``out[i] = A[i] @ B[i]``."""
 
@@ -174,5 +182,6 @@ class GpuBatchedDot(_GpuProduct):
         return CheckedBatch(_product(BatchedGemm, node, context, epilogue), node)
 
 
+@register_batched_lift(Dot, every_dtype=True)
 class GpuMatmul(GpuBatchedDot):
     """Device counterpart of ``Blockwise(Dot)``: any batch dimensions, broadcast as static shapes allow."""

@@ -3,12 +3,14 @@
 from typing import Any
 
 from pytensor.graph.basic import Apply
+from pytensor.tensor.blas import Gemv
 
 from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.ops.adapters import CheckedAddend, with_casts
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine
 from pytensor_cl.ops.gemm import scaled_product
-from pytensor_cl.routines.gemv.routine import Gemv
+from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.routines.gemv.routine import Gemv as GemvRoutine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
@@ -28,6 +30,7 @@ class _ComplexGemv:
         return (result.view(result.layout.reshape(result.shape[:1])),)
 
 
+@register_lift(Gemv, numba_safe=False, every_dtype=True)
 class GpuGemv(GpuOp):
     """Device counterpart of `Gemv`: ``beta * y + alpha * A @ x``; y is not overwritten."""
 
@@ -44,5 +47,5 @@ class GpuGemv(GpuOp):
         if is_complex(target.dtype):
             return CheckedAddend(_ComplexGemv(scaled_product(node.inputs, target, context)), node)
         dtype = computed(target.dtype)
-        product = Gemv(context, dtype, has_y=True)
+        product = GemvRoutine(context, dtype, has_y=True)
         return CheckedAddend(with_casts(product, node.inputs, dtype, target, context), node)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from pytensor.conditional.op import LazyIfElse
+from pytensor.conditional.op import IfElse, LazyIfElse
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
@@ -12,9 +12,11 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["GpuIfElse", "GpuLazyIfElse", "IfElseWithDeviceGraphs", "register_branch_linker"]
 
@@ -40,6 +42,7 @@ class _Choice:
         return arrays[: self._count] if condition else arrays[self._count :]
 
 
+@register_lift(IfElse, numba_safe=False, every_dtype=True)
 class GpuIfElse(GpuOp):
     """Device counterpart of `IfElse`: the condition is read on the host, the values stay where they are."""
 
@@ -54,17 +57,16 @@ class GpuIfElse(GpuOp):
 class IfElseWithDeviceGraphs(LazyIfElse):
     """A `LazyIfElse` with device graphs of its branches, before nodes are placed.
 
-    Parameters
-    ----------
-    lazy
-        The Op; its branches are the user's.
-    graphs
-        The graph of each branch with device nodes; inputs and outputs are host variables.
+    The inputs of the graphs are at their placements, the outputs are on the device of the context.
     """
 
-    def __init__(self, lazy: LazyIfElse, graphs: Sequence[FunctionGraph]) -> None:
+    def __init__(
+        self, lazy: LazyIfElse, graphs: Sequence[FunctionGraph], operand_placements: Sequence[str], context_name: str
+    ) -> None:
         super().__init__(lazy.true_branch, lazy.false_branch, lazy.output_types)
         self.graphs = tuple(graphs)
+        self.operand_placements = tuple(operand_placements)
+        self.context_name = context_name
 
 
 class _Branches:
@@ -130,3 +132,18 @@ def _described(graph: FunctionGraph) -> str:
     """Return the names of the nodes of a branch; host nodes are marked."""
     ops = [n.op for n in graph.toposort() if not isinstance(n.op, GpuFromHost | HostFromGpu)]
     return ", ".join(str(op) if isinstance(op, GpuOp) else f"{op} on the host" for op in ops) or "nothing"
+
+
+@register_lift(IfElseWithDeviceGraphs, numba_safe=False, every_dtype=True)
+def lift_branches(node: Apply, context_name: str, info: DeviceInfo) -> GpuLazyIfElse | NoKernel:
+    """IfElseWithDeviceGraphs(c, xs) -> GpuLazyIfElse(c, xs)."""
+    op: Any = node.op
+    if op.context_name != context_name:
+        return NoKernel(f"its branches were compiled for another device, {op.context_name}")
+    return GpuLazyIfElse(op, context_name, op.operand_placements, op.graphs)
+
+
+@register_lift(LazyIfElse, numba_safe=False, every_dtype=True)
+def refuse_lazy_ifelse(node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
+    """Return the reason: branches that could run on a device were replaced before."""
+    return NoKernel("no node of its branches has an OpenCL kernel, or is worth one")

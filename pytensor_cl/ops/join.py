@@ -5,16 +5,19 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.tensor.basic import Join, MakeVector, Split
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
-from pytensor_cl.routines.join import Join, Stack
+from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.routines import join
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuJoin", "GpuMakeVector", "GpuSplit"]
 
 
+@register_lift(Join, numba_safe=True, every_dtype=True)
 class GpuJoin(GpuOp):
     """Device counterpart of `Join`: arrays of any dtypes along an axis."""
 
@@ -23,9 +26,10 @@ class GpuJoin(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copies."""
         target = node.outputs[0].type
-        return Join(context, [v.type.dtype for v in node.inputs], target.dtype, target.ndim, self.host.axis)
+        return join.Join(context, [v.type.dtype for v in node.inputs], target.dtype, target.ndim, self.host.axis)
 
 
+@register_lift(MakeVector, numba_safe=True, every_dtype=True)
 class GpuMakeVector(GpuOp):
     """Device counterpart of `MakeVector`: 0-d arrays, and values of the host, in a vector."""
 
@@ -34,7 +38,7 @@ class GpuMakeVector(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copies."""
-        return Stack(context, node.outputs[0].type.dtype)
+        return join.Stack(context, node.outputs[0].type.dtype)
 
 
 class _Split:
@@ -65,6 +69,7 @@ class _Split:
             raise ValueError("Split sizes cannot be negative")
 
 
+@register_lift(Split, numba_safe=True, every_dtype=True)
 class GpuSplit(GpuOp):
     """Device counterpart of `Split`: views of the parts."""
 

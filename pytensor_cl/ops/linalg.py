@@ -3,14 +3,18 @@
 from typing import Any
 
 import numpy as np
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.linalg.decomposition.lu import LUFactor as HostLUFactor
+from pytensor.tensor.linalg import inverse, summary
+from pytensor.tensor.linalg.decomposition import cholesky, eigen, lu, qr, svd
+from pytensor.tensor.linalg.solvers import general, psd, triangular, tridiagonal
 
 from pytensor_cl.ops.adapters import CheckedBatch, CheckedBatches, WithCasts, copy_or_none
 from pytensor_cl.ops.base import GpuOp, Routine
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.linalg.cholesky import Cholesky, PositiveSolve
 from pytensor_cl.routines.linalg.jacobi import SVD, SymmetricEigen
 from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Permutation, Solve
@@ -19,6 +23,7 @@ from pytensor_cl.routines.linalg.qr import QR
 from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
 from pytensor_cl.routines.linalg.tridiagonal import TridiagonalFactor, TridiagonalSolve
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = [
     "GpuCholesky",
@@ -47,7 +52,7 @@ def _core(op: Any) -> Any:
     return op.core_op if isinstance(op, Blockwise) else op
 
 
-class PivotedLU(HostLUFactor):
+class PivotedLU(lu.LUFactor):
     """`LUFactor`, whose factors of a singular matrix are LAPACK's and not NaN, and which has a pivot for each row."""
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
@@ -55,12 +60,12 @@ class PivotedLU(HostLUFactor):
         from scipy.linalg import get_lapack_funcs  # loading it takes 0.1 s
 
         (a,) = inputs
-        lu, pivots = a.copy(), np.arange(len(a), dtype="int32")
+        factors, pivots = a.copy(), np.arange(len(a), dtype="int32")
         if a.size:
             (factor,) = get_lapack_funcs(("getrf",), dtype=node.outputs[0].type.dtype)
-            lu, found, _ = factor(a)
+            factors, found, _ = factor(a)
             pivots[: len(found)] = found
-        output_storage[0][0], output_storage[1][0] = lu, pivots
+        output_storage[0][0], output_storage[1][0] = factors, pivots
 
 
 class RepeatedSquares(Op):
@@ -88,6 +93,7 @@ class RepeatedSquares(Op):
         output_storage[0][0] = x
 
 
+@register_lift(RepeatedSquares, numba_safe=False, batched=True)
 class GpuRepeatedSquares(GpuOp):
     """Device counterpart of `RepeatedSquares`."""
 
@@ -98,6 +104,7 @@ class GpuRepeatedSquares(GpuOp):
         return Squares(context, node.outputs[0].type.dtype)
 
 
+@register_lift(cholesky.Cholesky, numba_safe=True, batched=True)
 class GpuCholesky(GpuOp):
     """Device counterpart of `Cholesky`, alone or in a Blockwise."""
 
@@ -106,6 +113,7 @@ class GpuCholesky(GpuOp):
         return Cholesky(context, node.outputs[0].type.dtype, lower=_core(self.host).lower)
 
 
+@register_lift(triangular.SolveTriangular, numba_safe=True, batched=True)
 class GpuSolveTriangular(GpuOp):
     """Device counterpart of `SolveTriangular`, alone or in a Blockwise."""
 
@@ -122,6 +130,7 @@ class GpuSolveTriangular(GpuOp):
         return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
+@register_lift(psd.CholeskySolve, numba_safe=True, batched=True)
 class GpuCholeskySolve(GpuOp):
     """Device counterpart of `CholeskySolve`, alone or in a Blockwise."""
 
@@ -132,6 +141,14 @@ class GpuCholeskySolve(GpuOp):
         return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
+def _refuse_structure(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    structure = _core(node.op).assume_a
+    if structure in ("gen", "pos"):
+        return None
+    return NoKernel(f"no OpenCL kernel for Solve with assume_a={structure!r} yet")
+
+
+@register_lift(general.Solve, numba_safe=True, batched=True, refuse=_refuse_structure)
 class GpuSolve(GpuOp):
     """Device counterpart of `Solve` for general and for positive definite matrices, alone or in a Blockwise."""
 
@@ -147,6 +164,21 @@ class GpuSolve(GpuOp):
         return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
+def _refuse_dtype(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    dtype = node.inputs[0].type.dtype
+    return None if dtype in ("float32", "float64") else NoKernel(f"no OpenCL kernel for LUFactor of {dtype}")
+
+
+@register_lift(lu.LU, numba_safe=False, batched=True)
+def lift_lu(node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
+    """Return why an LU was not replaced by Ops that have kernels."""
+    rows, columns = node.inputs[0].type.shape[-2:]
+    if rows != columns and rows is not None and columns is not None:
+        return NoKernel("PyTensor's types of the factors of a matrix that is not square have wrong shapes")
+    return NoKernel(f"no OpenCL kernel for LU of {node.inputs[0].type.dtype}")
+
+
+@register_lift(lu.LUFactor, PivotedLU, numba_safe=False, batched=True, refuse=_refuse_dtype)
 class GpuLUFactor(GpuOp):
     """Device counterpart of `LUFactor`, alone or in a Blockwise."""
 
@@ -157,6 +189,12 @@ class GpuLUFactor(GpuOp):
         return LUFactor(context, dtype, marks_singular=not is_ours, pivots_of_rows=is_ours)
 
 
+def _refuse_wide_pivots(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    dtype = node.inputs[0].type.dtype
+    return None if dtype == "int32" else NoKernel(f"no OpenCL kernel for PivotToPermutations of {dtype}")
+
+
+@register_lift(lu.PivotToPermutations, numba_safe=False, batched=True, refuse=_refuse_wide_pivots)
 class GpuPivotToPermutations(GpuOp):
     """Device counterpart of `PivotToPermutations`, alone or in a Blockwise."""
 
@@ -167,6 +205,7 @@ class GpuPivotToPermutations(GpuOp):
         return Permutation(context, inverse=_core(self.host).inverse)
 
 
+@register_lift(summary.Det, numba_safe=True, batched=True)
 class GpuDet(GpuOp):
     """Device counterpart of `Det`, alone or in a Blockwise."""
 
@@ -175,6 +214,7 @@ class GpuDet(GpuOp):
         return Determinant(context, node.outputs[0].type.dtype)
 
 
+@register_lift(summary.SLogDet, numba_safe=True, batched=True)
 class GpuSLogDet(GpuOp):
     """Device counterpart of `SLogDet`, alone or in a Blockwise."""
 
@@ -183,6 +223,7 @@ class GpuSLogDet(GpuOp):
         return Determinant(context, node.outputs[0].type.dtype, in_parts=True)
 
 
+@register_lift(inverse.MatrixInverse, numba_safe=True, batched=True)
 class GpuMatrixInverse(GpuOp):
     """Device counterpart of `MatrixInverse`, alone or in a Blockwise."""
 
@@ -193,6 +234,7 @@ class GpuMatrixInverse(GpuOp):
         return Inverse(context, node.outputs[0].type.dtype)
 
 
+@register_lift(tridiagonal.LUFactorTridiagonal, numba_safe=False, batched=True)
 class GpuLUFactorTridiagonal(GpuOp):
     """Device counterpart of `LUFactorTridiagonal`, alone or in a Blockwise."""
 
@@ -202,6 +244,7 @@ class GpuLUFactorTridiagonal(GpuOp):
         return CheckedBatches(factor, node, (1,) * 3)
 
 
+@register_lift(tridiagonal.SolveLUFactorTridiagonal, numba_safe=False, batched=True)
 class GpuSolveLUFactorTridiagonal(GpuOp):
     """Device counterpart of `SolveLUFactorTridiagonal`, alone or in a Blockwise."""
 
@@ -219,6 +262,14 @@ class GpuSolveLUFactorTridiagonal(GpuOp):
         return CheckedBatches(routine, node, (*(1,) * 5, core.b_ndim))
 
 
+def _refuse_pivoting(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    core = _core(node.op)
+    if core.pivoting or core.mode == "raw":
+        return NoKernel("no OpenCL kernel for QR with pivoting, or with its factors in one array, yet")
+    return None
+
+
+@register_lift(qr.QR, numba_safe=True, batched=True, refuse=_refuse_pivoting)
 class GpuQR(GpuOp):
     """Device counterpart of `QR` without pivoting, alone or in a Blockwise."""
 
@@ -227,6 +278,21 @@ class GpuQR(GpuOp):
         return QR(context, node.outputs[0].type.dtype, _core(self.host).mode)
 
 
+LARGEST_FOR_ROTATIONS = 128
+"""Length of the shorter side above which LAPACK is faster than rotations, whatever the device."""
+
+
+def _refuse_large(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    name = type(_core(node.op)).__name__
+    if len(node.inputs) > 1:
+        return NoKernel(f"no OpenCL kernel for {name} of two matrices yet")
+    sides = node.inputs[0].type.shape[-2:]
+    if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST_FOR_ROTATIONS:
+        return NoKernel(f"LAPACK is faster for {name} of large matrices ({sides[0]} x {sides[1]})")
+    return None
+
+
+@register_lift(svd.SVD, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuSVD(GpuOp):
     """Device counterpart of `SVD`, alone or in a Blockwise."""
 
@@ -237,6 +303,7 @@ class GpuSVD(GpuOp):
         return SVD(context, dtype, full_matrices=core.full_matrices, compute_uv=core.compute_uv)
 
 
+@register_lift(eigen.Eigh, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuEigh(GpuOp):
     """Device counterpart of `Eigh` of one matrix, alone or in a Blockwise."""
 
@@ -245,6 +312,7 @@ class GpuEigh(GpuOp):
         return SymmetricEigen(context, node.outputs[0].type.dtype, lower=_core(self.host).lower)
 
 
+@register_lift(eigen.Eigvalsh, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuEigvalsh(GpuOp):
     """Device counterpart of `Eigvalsh` of one matrix, alone or in a Blockwise."""
 

@@ -3,15 +3,18 @@
 from typing import Any
 
 from pytensor.graph.basic import Apply
+from pytensor.tensor.basic import Nonzero
 from pytensor.tensor.exceptions import ShapeError
 
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.nonzero import Nonzero
+from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.routines.nonzero import Nonzero as NonzeroRoutine
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuNonzero"]
 
 
+@register_lift(Nonzero, numba_safe=True, every_dtype=True)
 class GpuNonzero(GpuOp):
     """Device counterpart of `Nonzero`: a call waits for the number of positions."""
 
@@ -24,4 +27,4 @@ class GpuNonzero(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernels that count and write the positions."""
         source = node.inputs[0].type
-        return Nonzero(context, source.dtype, source.ndim)
+        return NonzeroRoutine(context, source.dtype, source.ndim)

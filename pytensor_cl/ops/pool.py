@@ -4,11 +4,14 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.codegen.dtypes import computed
+from pytensor_cl.codegen.dtypes import computed, is_complex
+from pytensor_cl.nn import pool as host_ops
 from pytensor_cl.ops.adapters import IntegerTuple, WithCasts, copy_or_none
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines import pool
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["GpuAvgPool", "GpuAvgPoolGrad", "GpuMaxPool", "GpuMaxPoolGather", "GpuMaxPoolScatter"]
 
@@ -35,30 +38,40 @@ class _GpuPool(GpuOp):
         return self.host.window, self.host.strides, self.host.padding
 
 
+def _refuse_complex(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    is_refused = any(is_complex(v.type.dtype) for v in node.inputs)
+    return NoKernel("no OpenCL kernel for pooling of complex numbers") if is_refused else None
+
+
+@register_lift(host_ops.MaxPool, numba_safe=False, every_dtype=True, refuse=_refuse_complex)
 class GpuMaxPool(_GpuPool):
     """Device counterpart of `MaxPool`."""
 
     kind = pool.MaxPool
 
 
+@register_lift(host_ops.MaxPoolScatter, numba_safe=False, every_dtype=True, refuse=_refuse_complex)
 class GpuMaxPoolScatter(_GpuPool):
     """Device counterpart of `MaxPoolScatter`."""
 
     kind = pool.MaxPoolScatter
 
 
+@register_lift(host_ops.MaxPoolGather, numba_safe=False, every_dtype=True, refuse=_refuse_complex)
 class GpuMaxPoolGather(_GpuPool):
     """Device counterpart of `MaxPoolGather`."""
 
     kind = pool.MaxPoolGather
 
 
+@register_lift(host_ops.AvgPool, numba_safe=False, every_dtype=True, refuse=_refuse_complex)
 class GpuAvgPool(_GpuPool):
     """Device counterpart of `AvgPool`."""
 
     kind = pool.AvgPool
 
 
+@register_lift(host_ops.AvgPoolGrad, numba_safe=False, every_dtype=True, refuse=_refuse_complex)
 class GpuAvgPoolGrad(_GpuPool):
     """Device counterpart of `AvgPoolGrad`."""
 

@@ -6,27 +6,34 @@ from inspect import getattr_static
 from typing import Any
 
 import numpy as np
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.basic import (
+    BetaBinomialRV,
+    ChoiceWithoutReplacement,
+    MultinomialRV,
+    PermutationRV,
+)
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import custom_rng_deepcopy
+from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.random.counter import CounterDraw
-from pytensor_cl.routines.random.dirichlet import DirichletDraw
-from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, FEW_TRIALS
+from pytensor_cl.routines.random.dirichlet import LEAST_SHAPE, DirichletDraw
+from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, FEW_TRIALS, is_hypergeometric
 from pytensor_cl.routines.random.draw import Draw, HostDraw
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.type import GpuArrayType
 
 __all__ = [
     "MIN_ELEMENTS",
     "GpuRandomVariable",
     "distribution_name",
-    "has_few_trials",
-    "is_one_number",
-    "values_of",
 ]
 
 MIN_ELEMENTS = 4096
@@ -157,3 +164,64 @@ class GpuRandomVariable(GpuOp):
             return Draw(context, name, dtype, HostDraw(draw, copy, self.min_elements), of_arrays=True)
         kind = CounterDraw if self.counts else numpys
         return kind(context, name, dtype, HostDraw(draw, copy, self.min_elements))
+
+
+PARAMETER_ARRAYS = "how many raw numbers a draw takes depends on its parameters, and these are arrays"
+TRIALS_ARRAY = f"{PARAMETER_ARRAYS}, unless the number of trials is a constant from 1 to {FEW_TRIALS}"
+FEW_ITEMS = "NumPy uses another algorithm for fewer than 10 items, drawn or left"
+ONE_BY_ONE = "NumPy draws it one number after the other; with opencl__random=philox it is drawn on the device"
+COMPOSED_DRAWS = BetaBinomialRV, ChoiceWithoutReplacement, MultinomialRV, PermutationRV
+SMALL_SHAPES = "NumPy draws beta numbers where all shapes are below 0.1"
+WITHOUT_COUNTS = "CategoricalRV", "DirichletRV"
+"""Distributions that are not drawn by Philox: the numbers are NumPy's."""
+NEEDS_DOUBLE = "NumPy's random numbers are computed in double precision"
+
+
+def _is_small(shapes: Variable) -> bool:
+    """Whether shapes of a Dirichlet distribution are known to be such as NumPy draws beta numbers for."""
+    return isinstance(shapes, Constant) and bool(np.max(shapes.data) < LEAST_SHAPE)
+
+
+def _is_of_few_items(parameters: Sequence[Variable]) -> bool:
+    """Whether a hypergeometric draw is known to be one that the kernel does not make."""
+    values = [values_of(p) for p in parameters]
+    numbers = [int(v.flat[0]) for v in values if v is not None and v.size]
+    return len(numbers) == len(values) and not is_hypergeometric(*numbers)
+
+
+def _refusal(name: str, parameters: Sequence[Variable], fixed: Sequence[int]) -> str:
+    """Return why NumPy's numbers are drawn by NumPy for such parameters; empty if there is a kernel."""
+    if name == "CategoricalRV":
+        return ""
+    if not all(is_one_number(parameters[k]) for k in fixed):
+        if name == "BinomialRV":
+            return "" if has_few_trials(parameters[0]) else TRIALS_ARRAY
+        return PARAMETER_ARRAYS
+    if name == "DirichletRV" and _is_small(parameters[0]):
+        return SMALL_SHAPES
+    return FEW_ITEMS if name == "HyperGeometricRV" and _is_of_few_items(parameters) else ""
+
+
+@register_lift(RandomVariable, numba_safe=False)
+def lift_random_variable(node: Apply, context_name: str, info: DeviceInfo) -> GpuRandomVariable | NoKernel:
+    """RandomVariable(rng, size, p) -> GpuRandomVariable(rng, size, p); the generator and the size stay on the host."""
+    op: Any = node.op
+    name = distribution_name(op)
+    distribution = DISTRIBUTIONS.get(name)
+    if isinstance(op, COMPOSED_DRAWS) and config.opencl__random != "philox":
+        return NoKernel(ONE_BY_ONE)
+    if distribution is None:
+        return NoKernel(f"no OpenCL kernel for {type(op).__name__} yet")
+    if not info.has_fp64:
+        return NoKernel(f"{info.name} has no double precision: {NEEDS_DOUBLE}")  # float32 draws too
+    _, size, *parameters = node.inputs
+    counts = config.opencl__random == "philox" and name not in WITHOUT_COUNTS
+    refusal = "" if counts else _refusal(name, parameters, distribution.fixed)
+    if refusal:
+        return NoKernel(refusal)
+    of_arrays = not counts and name == "BinomialRV" and not all(map(is_one_number, parameters))
+    # A parameter of one element that becomes a number takes its dimensions along: they count where no size is given.
+    has_size = not isinstance(size.type, NoneTypeT)
+    by_value = tuple(has_size or not p.type.ndim for p in parameters)
+    min_elements = 0 if counts or config.opencl__placement == "device" else MIN_ELEMENTS
+    return GpuRandomVariable(op, context_name, by_value, min_elements, counts=counts, of_arrays=of_arrays)

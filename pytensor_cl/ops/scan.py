@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.printing import Print
@@ -19,12 +20,15 @@ from pytensor.tensor.exceptions import ShapeError
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.codegen import dtypes
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, HOST, CheckedRoutine, GpuOp, Routine, context_of
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.type import GpuArrayType
@@ -36,6 +40,7 @@ __all__ = [
     "LinkedStep",
     "ScanWithDeviceGraph",
     "register_step_linker",
+    "unsupported_reason",
 ]
 
 MAX_CAPTURED_KERNELS = 1 << 14
@@ -604,3 +609,34 @@ class _Loop:
                 self._fills[key] = Fill(self._context, *key)
             zero: np.generic = part.dtype.type(0)
             self._fills[key].launch((part,), (zero,))
+
+
+NUMBERS = "each step computes with single numbers, which NUMBA's compiled loop does faster"
+
+
+def unsupported_reason(op: Scan, info: DeviceInfo) -> str:
+    """Return why the steps of a loop get no device graph; empty if they may get one."""
+    for kind in (v.type for v in op.inner_nitsot_outs(op.fgraph.outputs)):
+        if type(kind) is not TensorType or not dtypes.is_supported(kind.dtype):
+            return f"device arrays cannot hold {kind}"
+        if dtypes.needs_fp64(kind.dtype) and not info.has_fp64:
+            return f"{info.name} has no double precision ({kind.dtype})"
+    if op.mode is not None:
+        return "its steps have a mode of their own"
+    return NUMBERS if config.opencl__placement == "auto" and _has_numbers_only(op) else ""
+
+
+def _has_numbers_only(op: Scan) -> bool:
+    """Whether all sequences, states and results of a step are single numbers."""
+    count = op.info.n_inner_inputs - op.info.n_non_seqs
+    values = [*op.fgraph.inputs[:count], *op.fgraph.outputs]
+    return all(getattr(v.type, "ndim", 0) == 0 for v in values)
+
+
+@register_lift(ScanWithDeviceGraph, numba_safe=True, every_dtype=True)
+def lift_scan_with_graph(node: Apply, context_name: str, info: DeviceInfo) -> GpuScan | NoKernel:
+    """ScanWithDeviceGraph -> GpuScan."""
+    op: Any = node.op
+    if op.context_name != context_name:
+        return NoKernel(f"its steps were compiled for another device, {op.context_name}")
+    return GpuScan(op, context_name, op.device_graph, op.placement, op.refusal)

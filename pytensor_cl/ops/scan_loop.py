@@ -7,18 +7,22 @@ from weakref import WeakKeyDictionary
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.exceptions import ShapeError
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.registry import NoKernel, register_batched_lift, register_lift
+from pytensor_cl.ops.scan import unsupported_reason
 from pytensor_cl.routines.scan_loop.program import TIME, Dim, LoopArray, LoopProgram
 from pytensor_cl.routines.scan_loop.routine import ScanLoop
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.scalar.loop_step import loop_program
 from pytensor_cl.scalar.unrolled import CannotUnroll
 
-__all__ = ["GpuScanLoop", "known_program", "started_dims"]
+__all__ = ["GpuScanLoop", "lift_scan_loop", "started_dims"]
 
 Types = tuple[TensorType, ...]
 
@@ -143,3 +147,20 @@ def started_dims(array: LoopArray, shape: Sequence[int | None]) -> tuple[Dim, ..
         Dim("one", 1) if n == 1 and (dim.kind == "axis" or (dim == TIME and array.window > 1)) else dim
         for dim, n in zip(array.dims, shape, strict=True)
     )
+
+
+@register_batched_lift(Scan)
+def lift_scan_loop(node: Apply, context_name: str, info: DeviceInfo) -> GpuScanLoop | NoKernel:
+    """Scan(n, xs, ...) -> GpuScanLoop(n, xs, ...); the numbers of steps and of rows stay on the host."""
+    types = tuple(v.type for v in node.inputs)
+    program = known_program(node.op, types, info.has_fp64)
+    return NoKernel(program) if isinstance(program, str) else GpuScanLoop(node.op, context_name, types)
+
+
+@register_lift(Scan, numba_safe=True, every_dtype=True)
+def lift_scan(node: Apply, context_name: str, info: DeviceInfo) -> GpuScanLoop | NoKernel:
+    """Scan -> one kernel of the whole loop; a loop with a device graph of its steps was replaced before."""
+    found = lift_scan_loop(node, context_name, info)
+    if isinstance(found, GpuScanLoop):
+        return found
+    return NoKernel(unsupported_reason(node.op, info) or "no node of its steps has an OpenCL kernel, or is worth one")

@@ -5,8 +5,14 @@ from math import prod
 from typing import Any
 
 from pytensor.graph.basic import Apply
+from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.extra_ops import CpuContiguous
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, ViewRoutine
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -31,6 +37,7 @@ class _Dimshuffle(ViewRoutine):
         return layout.dimshuffle(self._order)
 
 
+@register_lift(DimShuffle, numba_safe=True, every_dtype=True)
 class GpuDimShuffle(GpuOp):
     """Device counterpart of `DimShuffle`."""
 
@@ -93,6 +100,7 @@ class _CheckAndRaise(ViewRoutine):
         return (array,)
 
 
+@register_lift(CheckAndRaise, Assert, numba_safe=True, every_dtype=True)
 class GpuCheckAndRaise(GpuOp):
     """Device counterpart of `CheckAndRaise` and `Assert`: waits for the conditions, not for the value."""
 
@@ -105,6 +113,7 @@ class GpuCheckAndRaise(GpuOp):
         return _CheckAndRaise(self.host.exc_type, self.host.msg)
 
 
+@register_lift(Reshape, numba_safe=True, every_dtype=True)
 class GpuReshape(GpuOp):
     """Device counterpart of `Reshape`; copies only where the strides do not allow a view."""
 
@@ -128,6 +137,7 @@ class _JoinDims(ViewRoutine):
         return (_reshaped(array, (*shape[: self._start], joined, *shape[self._stop :])),)
 
 
+@register_lift(JoinDims, numba_safe=False, every_dtype=True)
 class GpuJoinDims(GpuOp):
     """Device counterpart of `JoinDims`; copies only where the strides do not allow a view."""
 
@@ -149,6 +159,7 @@ class _SplitDims(ViewRoutine):
         return (_reshaped(array, target_shape(array.size, shape, len(shape))),)
 
 
+@register_lift(SplitDims, numba_safe=False, every_dtype=True)
 class GpuSplitDims(GpuOp):
     """Device counterpart of `SplitDims`; copies only where the strides do not allow a view."""
 
@@ -169,6 +180,7 @@ class _SpecifyShape(ViewRoutine):
         return layout
 
 
+@register_lift(SpecifyShape, numba_safe=True, every_dtype=True)
 class GpuSpecifyShape(GpuOp):
     """Device counterpart of `SpecifyShape`; raises AssertionError, as it does, where the shape differs."""
 
@@ -186,6 +198,7 @@ class _Contiguous(ViewRoutine):
         return (contiguous(array),)
 
 
+@register_lift(CpuContiguous, numba_safe=False, every_dtype=True)
 class GpuCpuContiguous(GpuOp):
     """Device counterpart of `CpuContiguous`; copies only where the strides are not those of C order."""
 

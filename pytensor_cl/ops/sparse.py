@@ -10,6 +10,7 @@ from pytensor.tensor import as_tensor_variable
 from pytensor.tensor.type import tensor
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines.sparse import CsrDot as CsrDotRoutine
 from pytensor_cl.routines.sparse import CsrSampledDot as CsrSampledDotRoutine
 from pytensor_cl.runtime.context import Context
@@ -107,6 +108,7 @@ class RowsOfColumns(Op):
             storage[0] = np.asarray(part, "int32")
 
 
+@register_lift(CsrDot, numba_safe=False)
 class GpuCsrDot(GpuOp):
     """Device counterpart of `CsrDot`."""
 
@@ -118,6 +120,7 @@ class GpuCsrDot(GpuOp):
         return CsrDotRoutine(context, node.outputs[0].type.dtype)
 
 
+@register_lift(CsrSampledDot, numba_safe=False)
 class GpuCsrSampledDot(GpuOp):
     """Device counterpart of `CsrSampledDot`."""
 

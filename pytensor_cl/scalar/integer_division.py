@@ -1,15 +1,18 @@
-"""Elementwise division of whole numbers: where it occurs, and which divisors cannot be zero."""
+"""Elementwise division of whole numbers: where it occurs, which divisors cannot be zero, and the check of others."""
 
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import IntDiv, Maximum, Mod
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["divides_integers", "is_nonzero"]
+__all__ = ["DIVISOR", "checked_divisor", "divides_integers", "is_nonzero"]
+
+DIVISOR = CheckAndRaise(ZeroDivisionError, "integer division or modulo by zero")
 
 
 def divides_integers(node: Apply) -> bool:
@@ -30,6 +33,11 @@ def is_nonzero(variable: Variable) -> bool:
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Maximum):
         return any(isinstance(v, Constant) and bool(np.all(v.data > 0)) for v in map(_without_view, node.inputs))
     return isinstance(node.op, CheckAndRaise) and node.op.exc_type is ZeroDivisionError
+
+
+def checked_divisor(divisor: Variable) -> Variable:
+    """Return whole numbers that are checked for zero, as the C backend does; the same ones if they cannot be zero."""
+    return divisor if is_nonzero(divisor) else DIVISOR(divisor, pt.all(pt.neq(divisor, 0)))
 
 
 def _without_view(variable: Variable) -> Variable:

@@ -16,8 +16,8 @@ from pytensor.sparse import basic, math
 from pytensor.sparse import linalg as sparse_linalg
 
 import pytensor_cl
-from pytensor_cl.rewriting.lowering.sparse import lower_sparse
-from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
+from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
+from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
 from pytensor_cl.rewriting.placement.placement import SCALAR
 from tests.helpers import opencl
 from tests.ops.test_sparse_matrices import FREE, dense_of
@@ -87,8 +87,8 @@ def lowered(inputs, outputs):
     """What takes the place of sparse Ops, run by PyTensor's Python Ops: compiling for a device takes longer."""
     graph = FunctionGraph(inputs, outputs)
     mend_sparse_gradients(graph)
-    lower_sparse_matrices(graph)
-    lower_sparse(graph)
+    decompose_sparse_matrices(graph)
+    decompose_sparse_products(graph)
     sparse_ops = [n.op for n in graph.apply_nodes if type(n.op).__module__.startswith("pytensor.sparse")]
     assert all(isinstance(op, FREE) for op in sparse_ops), sparse_ops
     return pytensor.function(

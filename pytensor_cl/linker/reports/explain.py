@@ -20,7 +20,7 @@ from pytensor_cl.ops.ifelse import GpuLazyIfElse
 from pytensor_cl.ops.optimize import DeviceObjectiveOp
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
+from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
@@ -360,7 +360,7 @@ def _choices_of(vm: Any) -> tuple[Choice, ...]:
 
 
 def _fixed(fn: Any) -> str:
-    found = canonical_copy_of(fn.maker.fgraph)
+    found = host_graph_of(fn.maker.fgraph)
     return found if isinstance(found, str) else ""
 
 

@@ -14,8 +14,8 @@ from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
-from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
-from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, C, excluded_rewrites
+from pytensor_cl.rewriting.host_graph.graph import HostGraph
+from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, C, excluded_rewrites
 from pytensor_cl.runtime.interrupts import reraising_interrupts
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
@@ -96,7 +96,7 @@ class HostFunction(Backend):
     warmup_calls = 2
     function_name: str | None = None
 
-    def __init__(self, copy: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
+    def __init__(self, copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
         super().__init__(self._first_call)
         self._copy = copy
         self._given = cells
@@ -292,7 +292,7 @@ def _raise_at_first_result(graph: FunctionGraph) -> None:
         raise_with_op(graph, node, None)
 
 
-def host_functions(copy: CanonicalCopy, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
+def host_functions(copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
     """Return the backends of the host that may run a graph, the preferred one first.
 
     Parameters

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytensor.graph.basic import Apply
+from pytensor.tensor.basic import ExtractDiag
+from pytensor.tensor.extra_ops import FillDiagonal, FillDiagonalOffset
 
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
-from pytensor_cl.routines.indexing.diagonal import FillDiagonal, diagonal
+from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.routines.indexing.diagonal import FillDiagonal as FillDiagonalRoutine
+from pytensor_cl.routines.indexing.diagonal import diagonal
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
@@ -21,6 +25,7 @@ class _Diagonal(ViewRoutine):
         return diagonal(layout, *self._place)
 
 
+@register_lift(ExtractDiag, numba_safe=True, every_dtype=True)
 class GpuExtractDiag(GpuOp):
     """Device counterpart of `ExtractDiag`: a view."""
 
@@ -32,6 +37,7 @@ class GpuExtractDiag(GpuOp):
         return _Diagonal(self.host.offset, self.host.axis1, self.host.axis2)
 
 
+@register_lift(FillDiagonal, numba_safe=False, every_dtype=True)
 class GpuFillDiagonal(GpuOp):
     """Device counterpart of `FillDiagonal`."""
 
@@ -41,9 +47,10 @@ class GpuFillDiagonal(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy and the fill."""
         kind = node.outputs[0].type
-        return FillDiagonal(context, kind.dtype, kind.ndim)
+        return FillDiagonalRoutine(context, kind.dtype, kind.ndim)
 
 
+@register_lift(FillDiagonalOffset, numba_safe=False, every_dtype=True)
 class GpuFillDiagonalOffset(GpuFillDiagonal):
     """Device counterpart of `FillDiagonalOffset`."""
 

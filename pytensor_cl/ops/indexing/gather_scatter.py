@@ -8,11 +8,13 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar import add
-from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, context_of
 from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.indexing.slice_update import reason_against_casting
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.routines.elemwise.routine import Elemwise, contiguous
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
@@ -20,6 +22,7 @@ from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS, Bounds, Entry
 from pytensor_cl.routines.nonzero import Expand, Flatnonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
@@ -327,3 +330,22 @@ class GpuAdvancedIncSubtensor(_GpuIndexing):
         if self.host.idx_list != (0,) or index.type.ndim != 1 or _is_mask(index):
             return None
         return tuple(n == 1 for n in reversed(value.type.shape))
+
+
+@register_lift(AdvancedSubtensor, numba_safe=False, every_dtype=True)
+def lift_advanced_subtensor(node: Apply, context_name: str, info: DeviceInfo) -> GpuAdvancedSubtensor:
+    """x[i, :, j] -> a gather on the device; bounds of slices stay on the host."""
+    placements = DEVICE, *index_placements(node.op.idx_list, node.inputs[1:])
+    return GpuAdvancedSubtensor(node.op, context_name, placements)
+
+
+@register_lift(AdvancedIncSubtensor, numba_safe=False, every_dtype=True)
+def lift_advanced_inc_subtensor(node: Apply, context_name: str, info: DeviceInfo) -> GpuAdvancedIncSubtensor | NoKernel:
+    """x[i, :, j] = y, or += y -> a scatter into a copy."""
+    op: Any = node.op
+    array, value, *index = node.inputs
+    missing = None if op.set_instead_of_inc else reason_against_casting(array.type.dtype, value.type.dtype)
+    host = AdvancedIncSubtensor(
+        op.idx_list, set_instead_of_inc=op.set_instead_of_inc, ignore_duplicates=op.ignore_duplicates
+    )
+    return missing or GpuAdvancedIncSubtensor(host, context_name, (DEVICE, ANY, *index_placements(op.idx_list, index)))

@@ -3,22 +3,25 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar import add
-from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, unflatten_index_variables
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.alloc import GpuAllocEmpty
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.elemwise.routine import Cast, Copy, ElementFunction, Elemwise
 from pytensor_cl.routines.indexing.slice_update import Items, SliceUpdate
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuIncSubtensor", "GpuMergedIncSubtensor", "GpuSubtensor"]
+__all__ = ["GpuIncSubtensor", "GpuMergedIncSubtensor", "GpuSubtensor", "reason_against_casting"]
 
 
 class _Index(ViewRoutine):
@@ -33,6 +36,7 @@ class _Index(ViewRoutine):
         return layout.subscript(self.items(values))
 
 
+@register_lift(Subtensor, numba_safe=True, every_dtype=True)
 class GpuSubtensor(GpuOp):
     """Device counterpart of `Subtensor`: integers and slices with any step, static or computed on the host."""
 
@@ -218,3 +222,20 @@ class GpuMergedIncSubtensor(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copy with the updates."""
         return _writes(node.inputs[0], list(self.parts(node)), context)
+
+
+def reason_against_casting(target: str, value: str) -> NoKernel | None:
+    """Say why values of a dtype cannot be added to an array of another, as NumPy does; None if they can."""
+    if np.can_cast(np.result_type(target, value), target, "same_kind"):
+        return None
+    return NoKernel(f"NumPy does not add {value} to an array of {target} in place")
+
+
+@register_lift(IncSubtensor, numba_safe=True, every_dtype=True)
+def lift_inc_subtensor(node: Apply, context_name: str, info: DeviceInfo) -> GpuIncSubtensor | NoKernel:
+    """x[i, a:b:c] = y, or += y -> a copy of x, and a kernel that writes into a view of it."""
+    op: Any = node.op
+    array, value = node.inputs[:2]
+    missing = None if op.set_instead_of_inc else reason_against_casting(array.type.dtype, value.type.dtype)
+    host = IncSubtensor(op.idx_list, set_instead_of_inc=op.set_instead_of_inc)
+    return missing or GpuIncSubtensor(host, context_name)

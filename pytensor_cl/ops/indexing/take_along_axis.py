@@ -6,17 +6,27 @@ from typing import Any, Literal
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
+from pytensor.tensor.basic import Choose, PermuteRowElements
 from pytensor.tensor.exceptions import ShapeError
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import GpuOp, Routine
-from pytensor_cl.routines.indexing.permute_row_elements import PermuteRowElements
-from pytensor_cl.routines.indexing.take_along_axis import Choose, ChooseFromList
+from pytensor_cl.ops.registry import NoKernel, register_lift
+from pytensor_cl.routines.indexing.permute_row_elements import PermuteRowElements as PermuteRoutine
+from pytensor_cl.routines.indexing.take_along_axis import Choose as ChooseRoutine
+from pytensor_cl.routines.indexing.take_along_axis import ChooseFromList
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 
 __all__ = ["ChooseOf", "GpuChoose", "GpuChooseOf", "GpuPermuteRowElements"]
 
 
+def _refuse_index(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    is_refused = node.inputs[0].type.dtype == "uint64"
+    return NoKernel("NumPy takes no uint64 as an index") if is_refused else None
+
+
+@register_lift(Choose, numba_safe=False, every_dtype=True, refuse=_refuse_index)
 class GpuChoose(GpuOp):
     """Device counterpart of `Choose` from the rows of an array."""
 
@@ -26,7 +36,7 @@ class GpuChoose(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""
         index, choices = (v.type for v in node.inputs)
-        return Choose(context, choices.dtype, index.dtype, index.ndim, choices.ndim, self.host.mode)
+        return ChooseRoutine(context, choices.dtype, index.dtype, index.ndim, choices.ndim, self.host.mode)
 
 
 class ChooseOf(Op):
@@ -59,6 +69,7 @@ class ChooseOf(Op):
         raise ShapeError("the shape is known when the arrays are")
 
 
+@register_lift(ChooseOf, numba_safe=False, every_dtype=True, refuse=_refuse_index)
 class GpuChooseOf(GpuOp):
     """Device counterpart of `ChooseOf`."""
 
@@ -71,6 +82,11 @@ class GpuChooseOf(GpuOp):
         return ChooseFromList(context, first.dtype, index.dtype, index.ndim, first.ndim, self.host.mode)
 
 
+def _refuse_number(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    return None if node.inputs[0].type.ndim else NoKernel("a permutation of no elements")
+
+
+@register_lift(PermuteRowElements, numba_safe=False, every_dtype=True, refuse=_refuse_number)
 class GpuPermuteRowElements(GpuOp):
     """Device counterpart of `PermuteRowElements`."""
 
@@ -81,4 +97,4 @@ class GpuPermuteRowElements(GpuOp):
         """Return the kernel."""
         x, index = (v.type for v in node.inputs)
         broadcast = x.broadcastable, index.broadcastable
-        return PermuteRowElements(context, x.dtype, index.dtype, broadcast, self.host.inverse)
+        return PermuteRoutine(context, x.dtype, index.dtype, broadcast, self.host.inverse)

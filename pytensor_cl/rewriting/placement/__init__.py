@@ -1,1 +1,1 @@
-"""Placement of nodes on the device, transfers, the registry of lifts."""
+"""Placement of nodes on the device, and transfers."""

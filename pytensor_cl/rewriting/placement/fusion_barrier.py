@@ -7,7 +7,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl.rewriting.lift.elemwise import unsupported_scalar
+from pytensor_cl.ops.elemwise import unsupported_scalar
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.registry import default_context_name, get_context
 

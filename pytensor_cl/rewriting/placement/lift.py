@@ -17,9 +17,6 @@ from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
-from pytensor_cl.rewriting.lowering.ifelse import prepare_host_branches
-from pytensor_cl.rewriting.lowering.sparse import lower_sparse
-from pytensor_cl.rewriting.placement import families  # noqa: F401 (registers the lifts)
 from pytensor_cl.rewriting.placement.fusion_barrier import remove_fusion_barriers
 from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
@@ -157,8 +154,6 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         The flags.
     """
     remove_fusion_barriers(fgraph)
-    if policy.placement != "host":
-        lower_sparse(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
     _report_unsupported(decision, policy)
     _announce_float64(decision)
@@ -169,6 +164,5 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         elif node in decision.reasons:
             node.tag.opencl_reason = decision.reasons[node]
     fgraph.replace_all_validate(lifter.replacements(fgraph), reason="opencl_lift")
-    prepare_host_branches(fgraph)
     cut_transfers(fgraph)
     MergeOptimizer().rewrite(fgraph)

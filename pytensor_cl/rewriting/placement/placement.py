@@ -15,8 +15,8 @@ from pytensor.tensor.subtensor import Subtensor
 
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.random import MIN_ELEMENTS as MIN_DRAWN_ELEMENTS
+from pytensor_cl.ops.registry import NoKernel, device_op
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
-from pytensor_cl.rewriting.placement.registry import NoKernel, device_op
 from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, unusable_reason
 
 __all__ = ["Decision", "decide", "reason_of"]

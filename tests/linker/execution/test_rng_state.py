@@ -12,8 +12,8 @@ from pytensor_cl import explain
 from pytensor_cl.linker.execution import rng_state
 from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.vm import NUMBA
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
-from pytensor_cl.rewriting.host_backend.guards import _PARAMETERS
+from pytensor_cl.rewriting.host_graph.graph import host_graph_of
+from pytensor_cl.rewriting.host_graph.guards import _PARAMETERS
 from tests.conftest import DRIVERS, context_of
 from tests.helpers import ALL, opencl
 
@@ -151,7 +151,7 @@ def test_a_generator_that_is_not_updated_stays(context):
 def test_other_draws_are_not_for_numba(context):
     for rv, parameters in ((rvs.bernoulli, (p,)), (rvs.gumbel, (a, b)), (rvs.dirichlet, (a,))):
         f = opencl([a, b, p], rv(*parameters, rng=pytensor.shared(np.random.default_rng(1))), on_unused_input="ignore")
-        assert canonical_copy_of(f.maker.fgraph).numba_excluded
+        assert host_graph_of(f.maker.fgraph).numba_excluded
 
 
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.SFC64])

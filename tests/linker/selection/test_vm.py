@@ -23,7 +23,7 @@ from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.linker.selection.backends import Backend, CFunction, NumbaFunction
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM
-from pytensor_cl.rewriting.host_backend.canonical_copy import canonical_copy_of
+from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from tests.helpers import ALL, assert_close, on_one_driver, opencl
 
 pytestmark = pytest.mark.usefixtures("c_compiler")
@@ -772,4 +772,4 @@ def test_half_precision_is_not_for_the_c_backend(context):
     """It would compute element by element, in Python."""
     h = pt.vector("h", dtype="float16")
     for graph in (pt.tanh(h) * h + 1, h.sum()):
-        assert not canonical_copy_of(opencl([h], graph).maker.fgraph).c_eligible
+        assert not host_graph_of(opencl([h], graph).maker.fgraph).c_eligible

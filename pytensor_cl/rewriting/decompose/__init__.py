@@ -1,0 +1,1 @@
+"""Decomposition: Ops without a kernel become Ops that have one."""

@@ -1,1 +1,0 @@
-"""Graphs of the host backends: a canonical copy, and checks."""

@@ -1,0 +1,1 @@
+"""The graph that NUMBA and C compile for the host: a copy in canonical form, with checks for NUMBA."""

@@ -1,1 +1,0 @@
-"""Lifts: the device Op of each Op, one module for each family."""

@@ -1,1 +1,0 @@
-"""Lowering: Ops without a kernel become Ops that have one."""

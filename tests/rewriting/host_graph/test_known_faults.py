@@ -1,0 +1,75 @@
+"""Faults of PyTensor's own backends, and that functions of mode OPENCL do not have them."""
+
+import numpy as np
+import pytensor
+import pytensor.sparse as ps
+import pytensor.tensor as pt
+import pytest
+import scipy.sparse as sp
+from pytensor.compile.mode import Mode, optdb
+from pytensor.tensor.rewriting.blas import blas_optdb
+
+from pytensor_cl.rewriting.host_graph.known_faults import FAULTS, NUMBA, C, excluded_rewrites, fault_of
+from tests.helpers import CHECKOUT, on_one_driver, opencl
+
+DENSE = np.array([[1.0, 2], [3, 4], [5, 6]])
+
+
+def test_the_rewrites_of_the_table_exist():
+    """A release of PyTensor that renames one would bring its fault back."""
+    known = {*optdb.__db__, *optdb["specialize"].__db__, *blas_optdb.__db__}
+    assert set(excluded_rewrites(C)) <= known
+
+
+def test_the_documents_list_the_table():
+    text = " ".join((CHECKOUT / "docs" / "cpu-faults.md").read_text().split())
+    for fault in FAULTS:
+        assert fault.what in text and fault.ops in text
+
+
+@on_one_driver
+@pytest.mark.parametrize("fmt", ["csc", "csr"])
+def test_gradients_through_sparse_matrices_in_auto(context, c_compiler, fmt):
+    x = ps.matrix(fmt, "x", dtype="float64")
+    y = ps.matrix(fmt, "y", dtype="float64")
+    left, right = sp.csc_matrix(DENSE * [1, 0]).asformat(fmt), sp.csc_matrix(DENSE * [0, 1]).asformat(fmt)
+    costs = [(ps.dense_from_sparse(ps.add(x, y)) ** 2).sum(), (ps.dense_from_sparse(ps.add(x, y)).T * DENSE.T).sum()]
+    with pytensor.config.change_flags(opencl__select_backend=True, opencl__placement="auto"):
+        f = opencl([x, y], [pytensor.grad(cost, x) for cost in costs])
+    assert f.vm.backends == [C]
+    for got, wanted in zip(f(left, right), (2 * DENSE, DENSE), strict=True):
+        np.testing.assert_allclose(got.toarray(), wanted)
+
+
+@on_one_driver
+def test_the_sum_of_a_sparse_matrix_and_a_transpose_in_auto(context, c_compiler):
+    x, y = ps.csc_matrix("x", dtype="float64"), pt.dmatrix("y")
+    with pytensor.config.change_flags(opencl__select_backend=True, opencl__placement="auto"):
+        f = opencl([x, y], x + y.T)
+    np.testing.assert_allclose(f(sp.csc_matrix(DENSE), np.ascontiguousarray(DENSE.T)), 2 * DENSE)
+
+
+def test_where_nodes_are_known_to_be_wrong():
+    wide, narrow = pt.lvector("wide"), pt.bvector("narrow")
+    found = {
+        C: [pt.maximum(wide, 1), pytensor.scan(lambda a: pt.maximum(a, 1), [wide], return_updates=False)],
+        NUMBA: [pt.cumsum(narrow), pt.linalg.svd(pt.dmatrix("m"))[1]],
+    }
+    for backend, results in found.items():
+        for result in results:
+            nodes = pytensor.graph.traversal.applys_between([], [result])
+            assert any(fault_of(backend, node) for node in nodes), result
+    assert fault_of(C, pt.maximum(narrow, 1).owner) is None
+    assert fault_of(NUMBA, pt.maximum(wide, 1).owner) is None
+
+
+def test_the_faults_are_still_there(c_compiler):
+    """When this fails, a release of PyTensor has repaired one: leave it out of the table."""
+    x = ps.csc_matrix("x", dtype="float64")
+    y = pt.dmatrix("y")
+    product = pytensor.function([x, y], ps.dense_from_sparse(ps.multiply(x, y.T)), mode=Mode("cvm", "fast_run"))
+    wrong = product(sp.csc_matrix(np.ones((3, 2))), np.ascontiguousarray(DENSE.T))
+    assert not np.array_equal(wrong, DENSE)
+    wide = pt.lvector("wide")
+    largest = pytensor.function([wide], pt.maximum(wide, 2**62 + 1), mode=Mode("cvm", "fast_run"))
+    assert largest(np.array([0])) != 2**62 + 1
