@@ -3,15 +3,70 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.ops.base import Routine
+from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["Cell", "GuardFailure", "HostImporter", "NodeRangeRunner", "StepProgram", "StepRunner", "Thunk"]
+__all__ = [
+    "Cell",
+    "CopyOnReadCell",
+    "GuardFailure",
+    "HostImporter",
+    "NodeRangeRunner",
+    "PeekCell",
+    "ShapeOnlyCell",
+    "StepProgram",
+    "StepRunner",
+    "Thunk",
+    "peeking",
+]
 
 Cell = Any  # a one-element list, or what reads like one
 Thunk = Callable[[], None]
 Hook = Callable[[int], None] | None
+
+
+class PeekCell:
+    """Reads the host value of a shared variable; device copies stay valid.
+
+    Parameters
+    ----------
+    shared
+        The shared variable's storage.
+    """
+
+    __slots__ = ("shared",)
+
+    def __init__(self, shared: DeviceCell) -> None:
+        self.shared = shared
+
+    def __getitem__(self, index: int) -> Any:
+        return self.shared.peek()
+
+
+class CopyOnReadCell(PeekCell):
+    """Returns a copy of a shared variable's value to a node that changes it: a failed call must change nothing."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: int) -> Any:
+        return np.array(self.shared.peek())
+
+
+class ShapeOnlyCell(PeekCell):
+    """Returns the value of a shared variable on the host or on a device, for nodes that read its shape only."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: int) -> Any:
+        return self.shared.anywhere()
+
+
+def peeking(cell: Cell) -> Cell:
+    """Return a cell that reads a cell; of a shared variable the host value, and device copies stay valid."""
+    return PeekCell(cell) if isinstance(cell, DeviceCell) else cell
 
 
 class GuardFailure(Exception):

@@ -13,7 +13,7 @@ import pytest
 import pytensor_cl
 from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.errors import OutOfDeviceMemory
-from pytensor_cl.linker.capture.builder import GraphBuilder
+from pytensor_cl.linker.graphs.builder import GraphBuilder
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import resolve
