@@ -1,4 +1,4 @@
-"""Types that the layers of the linker share: storage cells, thunks, and the program of a virtual machine."""
+"""What the layers of the linker share: storage cells, thunks, and the steps of a virtual machine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.ops.base import Routine
+from pytensor_cl.ops.base import Routine, context_of
 from pytensor_cl.sharedvar import DeviceCell
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "CopyOnReadCell",
     "GuardFailure",
     "HostImporter",
-    "NodeRangeRunner",
     "PeekCell",
     "ShapeOnlyCell",
     "StepProgram",
@@ -29,13 +28,7 @@ Hook = Callable[[int], None] | None
 
 
 class PeekCell:
-    """Reads the host value of a shared variable; device copies stay valid.
-
-    Parameters
-    ----------
-    shared
-        The shared variable's storage.
-    """
+    """Reads the host value of a shared variable; device copies stay valid."""
 
     __slots__ = ("shared",)
 
@@ -74,23 +67,16 @@ class GuardFailure(Exception):
 
 
 class StepRunner(Protocol):
-    """Runs nodes step by step."""
-
-    def run(self, before: Hook = None, after: Hook = None) -> None:
-        """Run the nodes; `before` and `after` are called with the index of each."""
-
-    def raise_at_node(self, at: int) -> NoReturn:
-        """Re-raise the current exception with a note that names node number `at`."""
-
-
-class NodeRangeRunner(StepRunner, Protocol):
-    """Runs any range of its nodes step by step."""
+    """Runs the nodes of a function step by step."""
 
     def run(self, before: Hook = None, after: Hook = None, start: int = 0, stop: int | None = None) -> None:
-        """Run the nodes from `start` up to `stop`."""
+        """Run the nodes from `start` up to `stop`; `before` and `after` are called with the index of each."""
 
     def free(self, start: int, stop: int) -> None:
         """Empty the cells that are read for the last time by nodes from `start` up to `stop`."""
+
+    def raise_at_node(self, at: int) -> NoReturn:
+        """Re-raise the current exception with a note that names node number `at`."""
 
 
 class HostImporter(Protocol):
@@ -101,38 +87,27 @@ class HostImporter(Protocol):
 
 
 class StepProgram(NamedTuple):
-    """The steps of a virtual machine, with the facts that capturing a call needs.
+    """The nodes of a function, or a range of them, with the facts that capturing a call needs."""
 
-    Attributes
-    ----------
-    nodes, thunks
-        In the order of execution.
-    storage
-        Variable to storage cell.
-    routines
-        The routine of each device node.
-    contexts
-        Names of the contexts.
-    inputs, updates
-        Inputs of the graph. Those of them that a call replaces, with the index of the new value among the results.
-    results
-        Cells of what a call returns.
-    exclusive_downloads
-        Downloads after which nothing reads the device array: its memory may become the host's.
-    checks_at_end
-        Whether kernels report errors in the data that are read at the end of a call.
-    importers
-        For arguments that the device may read in place, what imports them.
-    """
-
-    nodes: Sequence[Apply]
+    nodes: Sequence[Apply]  # in the order of execution
     thunks: Sequence[Thunk]
     storage: Mapping[Variable, Cell]
-    routines: Mapping[Apply, Routine]
+    routines: Mapping[Apply, Routine]  # of each device node
     contexts: Sequence[str]
     inputs: Sequence[Variable]
-    updates: Mapping[Variable, int]
-    results: Sequence[Cell]
-    exclusive_downloads: Collection[Apply]
-    checks_at_end: bool
-    importers: Mapping[Variable, HostImporter]
+    updates: Mapping[Variable, int]  # inputs that a call replaces, and indices of the new values among the results
+    results: Sequence[Cell]  # what a call returns
+    exclusive_downloads: Collection[Apply]  # after which nothing reads the device array: the host may get its memory
+    checks_at_end: bool  # whether kernels report errors in the data, which are read at the end of a call
+    importers: Mapping[Variable, HostImporter]  # of arguments that the device may read in place
+    first: int = 0  # index of the first node among all nodes of the function
+
+    def run(self, vm: StepRunner, before: Callable[[int], None], after: Callable[[int], None]) -> None:
+        """Run the nodes step by step; the hooks are called with indices that begin at 0."""
+        first = self.first
+        vm.run(lambda at: before(at - first), lambda at: after(at - first), first, first + len(self.nodes))
+
+    def device_results(self) -> list[tuple[Cell, Variable]]:
+        """Return the cells of results that are device arrays, and their variables."""
+        variables = {id(cell): v for v, cell in self.storage.items() if context_of(v)}
+        return [(cell, variables[id(cell)]) for cell in self.results if id(cell) in variables]

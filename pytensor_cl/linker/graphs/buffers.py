@@ -20,24 +20,14 @@ def no_array() -> None:
 
 
 class BufferBinding:
-    """A buffer that differs from call to call, and the kernel arguments that are set to it.
-
-    Attributes
-    ----------
-    buffer
-        The buffer of this call; None between two calls.
-    arguments
-        Kernels whose argument it is, and the index of the argument.
-    array_ref
-        Weak reference to the array that was bound last.
-    """
+    """A buffer that differs from call to call, and the kernel arguments that are set to it."""
 
     __slots__ = ("_setters", "arguments", "array_ref", "buffer")
 
     def __init__(self) -> None:
-        self.buffer: Any = None
+        self.buffer: Any = None  # of this call; None between two calls
         self.arguments: list[tuple[BoundKernel, int]] = []
-        self.array_ref: Callable[[], GpuArray | None] = no_array
+        self.array_ref: Callable[[], GpuArray | None] = no_array  # weak, to the array that was bound last
         self._setters: list[tuple[Callable[[int, Any], None], int]] = []
 
     def add_argument(self, kernel: BoundKernel, index: int) -> None:
@@ -62,25 +52,14 @@ class BufferBinding:
 
 
 class ArenaBinding(BufferBinding):
-    """A range of the arena. Its buffer changes when the arena grows.
-
-    Parameters
-    ----------
-    range
-        Which bytes.
-
-    Attributes
-    ----------
-    whole
-        The buffer of the arena that has the range, kept while the graph may compute there.
-    """
+    """A range of the arena. Its buffer changes when the arena grows."""
 
     __slots__ = ("range", "whole")
 
     def __init__(self, range: ArenaRange) -> None:
         super().__init__()
         self.range = range
-        self.whole: Any = None
+        self.whole: Any = None  # the arena's buffer that has the range, kept while the graph may compute there
 
     def bind_arena(self, arena: Arena) -> None:
         """Bind the range of the arena's present buffers."""
@@ -93,16 +72,8 @@ class ArenaBinding(BufferBinding):
 
 
 class ArrayLocation(NamedTuple):
-    """Where a device variable was in the captured call.
+    """Where a device variable was in the captured call."""
 
-    Attributes
-    ----------
-    memory
-        A `BufferBinding`, a `CapturedAllocation`, or a buffer that stays the same.
-    dtype, layout
-        Of the array.
-    """
-
-    memory: Any
+    memory: Any  # a BufferBinding, a CapturedAllocation, or a buffer that is the same in each call
     dtype: np.dtype
     layout: Layout

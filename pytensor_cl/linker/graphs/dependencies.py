@@ -9,19 +9,9 @@ __all__ = ["Access", "accesses", "predecessor_index"]
 
 
 class Access(NamedTuple):
-    """Memory that a kernel reads or writes.
+    """A range of bytes that a kernel reads or writes."""
 
-    Attributes
-    ----------
-    memory
-        Identifies the buffer.
-    begin, end
-        Range of bytes in it.
-    writes
-        Whether the kernel writes them.
-    """
-
-    memory: Any
+    memory: Any  # identifies the buffer
     begin: int
     end: int
     writes: bool
@@ -33,16 +23,10 @@ class Access(NamedTuple):
 
 
 def accesses(access_modes: str, memories: Sequence[Any], fresh: Collection[BufferBinding]) -> list[Access]:
-    """Return the accesses of a kernel.
+    """Return the accesses of a kernel, from its `BoundKernel.access_modes` and the memory of each argument.
 
-    Parameters
-    ----------
-    access_modes
-        Of the kernel's arguments (`BoundKernel.access_modes`).
-    memories
-        Per argument a binding or a buffer; None for values and null pointers.
-    fresh
-        Bindings of memory that nothing else in the call uses. Others may be the same memory, in some calls.
+    Memory is a binding or a buffer; None for values and null pointers. Nothing else in the call uses the memory of
+    `fresh` bindings; others may be the same memory, in some calls.
     """
     found = []
     for mode, memory in zip(access_modes, memories, strict=True):

@@ -12,16 +12,14 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OutOfDeviceMemory
 from pytensor_cl.linker.aliasing import mutated_inputs
-from pytensor_cl.linker.graphs.capturer import Capturer
-from pytensor_cl.linker.graphs.dynamic_slices import DynamicSlices, find_dynamic_slices
+from pytensor_cl.linker.graphs.build import build_graph
 from pytensor_cl.linker.graphs.graph import CapturedGraph
-from pytensor_cl.linker.graphs.guards import ValueTooLarge, freeze_value
-from pytensor_cl.linker.graphs.host_values import HostValueClasses, classify_host_values
-from pytensor_cl.linker.graphs.parameters import ParameterResolver, ReplayParameters
-from pytensor_cl.linker.graphs.trace import CaptureFailure
+from pytensor_cl.linker.graphs.guards import HostValues, ValueTooLarge, classify_host_values, freeze_value
+from pytensor_cl.linker.graphs.slices import DynamicSlices, ParameterValues, find_dynamic_slices
+from pytensor_cl.linker.graphs.trace import CaptureFailure, trace_call
 from pytensor_cl.linker.run.errors import ShapeRecorder
 from pytensor_cl.linker.run.rng_state import restore_rng_states, save_rng_states
-from pytensor_cl.linker.types import Cell, GuardFailure, HostImporter, StepProgram, StepRunner, Thunk, peeking
+from pytensor_cl.linker.types import Cell, GuardFailure, HostImporter, StepProgram, StepRunner, peeking
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.context import Context
@@ -44,48 +42,24 @@ MAX_CAPTURE_ATTEMPTS = 3
 
 _log = logging.getLogger("pytensor_cl")
 
-Lookup = tuple[CapturedGraph, ReplayParameters | None]
+Lookup = tuple[CapturedGraph, ParameterValues | None]
 
 
 class GraphCache:
-    """The captured graphs of a function, or of a range of its nodes.
-
-    Parameters
-    ----------
-    program
-        The nodes and their steps.
-    on_graph_break
-        Called with the index of a node that can never be captured.
-
-    Attributes
-    ----------
-    unsupported_reason
-        Why no call is captured; empty if calls are.
-    replay_count
-        How many calls were replayed.
-    too_large_reason
-        Why the last calls had no signature: a value is too large to be part of one.
-    problem
-        What failed when a signature was made, although the call was right: a defect.
-    """
+    """The captured graphs of a function, or of a range of its nodes."""
 
     def __init__(self, program: StepProgram, on_graph_break: Callable[[int], None] = lambda at: None) -> None:
-        self._program, self._on_graph_break = program, on_graph_break
+        self._program = program
+        self._on_graph_break = on_graph_break  # called with the index of a node that can never be captured
         self.unsupported_reason = "" if len(program.contexts) < 2 else "it runs on several devices"
         self.replay_count = 0
-        self.too_large_reason = self.problem = ""
+        self.too_large_reason = ""  # why the last calls had no signature: a value is too large to be part of one
+        self.problem = ""  # what failed when a signature was made, although the call was right: a defect
         self._context: Context | None = None  # None until the first call
-        self._classes = HostValueClasses()
-        self._slices = DynamicSlices()
-        self._resolver: ParameterResolver | None = None
-        # What a signature is made of
-        self._prologue: list[Thunk] = []
-        self._shape_cells: list[Cell] = []
-        self._shared_cells: list[DeviceCell] = []
-        self._signature_readers: list[Callable[[], Any]] = []
-        self._specialised_cells: list[Cell] = []
-        self._index_cells: list[Cell] = []
-        self._context_name = program.contexts[0] if program.contexts else ""
+        self._values = HostValues()
+        self._slices: DynamicSlices | None = None
+        self._read_signature: Callable[[], Any] = tuple
+        self._mutable_rngs: list[Cell] = []  # random generators that calls change in place
         # Captured graphs, in the order of their last use, and what is known of signatures
         self._graphs: dict[Any, CapturedGraph] = {}
         self._lookups: dict[Any, Lookup] = {}  # of calls whose slices begin elsewhere
@@ -93,9 +67,9 @@ class GraphCache:
         self._warmup_key: Any = None  # what this call has in common with those that one graph serves
         self._warmup_counts: dict[Any, int] = {}
         self._capture_attempts = MAX_CAPTURE_ATTEMPTS
-        self._mutable_rngs: list[Cell] = []  # random generators that calls change in place
-        self._replayed: CapturedGraph | None = None  # by this call
-        self._signature_error: Exception | None = None  # why this call has no signature
+        # Of this call
+        self._replayed: CapturedGraph | None = None
+        self._signature_error: Exception | None = None  # why it has no signature
 
     @property
     def graphs(self) -> dict[Any, CapturedGraph]:
@@ -116,22 +90,14 @@ class GraphCache:
     # A call
 
     def run(self, vm: StepRunner) -> bool:
-        """Replay a call, or capture it while it runs.
-
-        Returns
-        -------
-        bool
-            Whether the call has run; False if it must run step by step.
-        """
+        """Replay a call, or capture it while it runs; return False if it must run step by step."""
         if self.unsupported_reason or (self._context is None and not self._prepare()):
             return False
         context = self._context
         assert context is not None
         self._replayed = self._signature_error = None
         try:
-            for thunk in self._prologue:
-                thunk()
-            signature = self._signature()
+            signature = self._read_signature()
             last = self._last
             found = last[1] if last is not None and last[0] == signature else self._lookup(signature)
         except Exception as error:  # usually wrong data: the step-by-step call raises the error at its node
@@ -149,11 +115,11 @@ class GraphCache:
             if token in active:
                 active.remove(token)
 
-    def _replay(self, vm: StepRunner, graph: CapturedGraph, parameters: ReplayParameters | None) -> bool:
+    def _replay(self, vm: StepRunner, graph: CapturedGraph, values: ParameterValues | None) -> bool:
         rng_states = save_rng_states(self._mutable_rngs) if self._mutable_rngs else ()
         self._replayed = graph
         try:
-            graph.replay(parameters)
+            graph.replay(values)
         except (GuardFailure, OutOfDeviceMemory):
             restore_rng_states(rng_states)
             self._replayed = None
@@ -162,7 +128,7 @@ class GraphCache:
         except Exception as error:
             # Kernels of this call may have written to the memory of old values: it cannot run again.
             if not is_lack_of_memory(error) or graph.donations:
-                vm.raise_at_node(graph.current_node)
+                vm.raise_at_node(self._program.first + graph.current_node)
             restore_rng_states(rng_states)
             self._replayed = None
             return False
@@ -186,32 +152,19 @@ class GraphCache:
             for recorder, shapes in self._replayed.recorded_shapes:
                 recorder.shapes = shapes
 
-    # Signatures
-
     def _prepare(self) -> bool:
         """Analyse the graph in the first call; return whether calls can be captured."""
         program = self._program
         if not program.contexts:
             return False
-        context = get_context(self._context_name)
-        classes = self._classes = classify_host_values(program.nodes, program.routines)
-        self.unsupported_reason = classes.blocker
+        context = get_context(program.contexts[0])
+        values = self._values = classify_host_values(program.nodes, program.routines)
+        self.unsupported_reason = values.blocker
         if context.queue.synchronous:
             self.unsupported_reason = self.unsupported_reason or "each command is waited for"
         self._note_mutated_inputs()
-        self._find_signature_parts(context)
-        position = {node: at for at, node in enumerate(program.nodes)}
-        self._prologue = [program.thunks[position[n]] for n in classes.prologue]
-        self._specialised_cells = [peeking(program.storage[v]) for v in classes.specialised]
-        self._index_cells = [peeking(program.storage[v]) for v in classes.index_inputs]
-        results = {id(cell) for cell in program.results}
-        kept = {v for v, cell in program.storage.items() if id(cell) in results}
-        slices = self._slices = find_dynamic_slices(program.nodes, classes.index_inputs, classes.constants, kept)
-        if slices.slices:
-            thunks = [program.thunks[position[n]] for n in slices.nodes]
-            self._resolver = ParameterResolver(
-                slices.nodes, slices.variables, thunks, program.storage, program.routines
-            )
+        self._read_signature = _SignatureReader(program, values, context)
+        self._slices = find_dynamic_slices(program, values)
         context.memory.add_arena_user(self)
         self._context = context  # at the end: a signal may interrupt
         return not self.unsupported_reason
@@ -225,40 +178,6 @@ class GraphCache:
         self._mutable_rngs = [storage[v] for v in generators]
         if len(generators) < len(inputs):
             self.unsupported_reason = self.unsupported_reason or "it changes an argument in place"
-
-    def _find_signature_parts(self, context: Context) -> None:
-        """Note what of each input is part of the signature: its layout on the device, or its shape."""
-        program = self._program
-        uploaded = {n.inputs[0] for n in program.nodes if isinstance(n.op, GpuFromHost)}
-        shapes: list[Cell] = []
-        shared: list[DeviceCell] = []
-        readers: list[Callable[[], Any]] = []
-        for variable in program.inputs:
-            is_array = isinstance(variable.type, TensorType) or context_of(variable)
-            if isinstance(variable, Constant) or not is_array:
-                continue
-            cell, importer = program.storage[variable], program.importers.get(variable)
-            if isinstance(cell, DeviceCell):
-                if variable in uploaded:
-                    shared.append(cell)
-                else:
-                    readers.append(partial(_shape_of_shared, cell))
-            elif context_of(variable):
-                readers.append(partial(_layout_of_array, cell))
-            elif importer is None or context.info.host_alignment < 2:
-                shapes.append(cell)
-            else:
-                readers.append(partial(_shape_and_misalignment, cell, importer))
-        self._shape_cells, self._shared_cells, self._signature_readers = shapes, shared, readers
-
-    def _signature(self) -> tuple[Any, Any]:
-        """Return what distinguishes calls that need different graphs, and the values of the index inputs."""
-        name = self._context_name
-        parts = [cell[0].shape for cell in self._shape_cells]
-        parts += [a.layout if (a := c.devices.get(name)) is not None else _future_layout(c) for c in self._shared_cells]
-        parts += [read() for read in self._signature_readers]
-        parts += [freeze_value(cell[0]) for cell in self._specialised_cells]
-        return tuple(parts), tuple([freeze_value(cell[0]) for cell in self._index_cells])
 
     # Captured graphs
 
@@ -277,7 +196,7 @@ class GraphCache:
         """Look for a graph of the signature, or for one that serves a call whose slices begin elsewhere."""
         self._warmup_key = signature
         exact: Lookup | None = (self._graphs[signature], None) if signature in self._graphs else None
-        if self._resolver is None:
+        if self._slices is None:
             return exact
         similar = [graph for (key, _), graph in self._graphs.items() if key == signature[0]]
         if not similar:
@@ -285,13 +204,13 @@ class GraphCache:
             return None
         if not similar[-1].parameters.slices:
             return exact
-        layout_signature = self._resolver.layout_signature(similar[-1].parameters)
+        layout_signature = self._slices.layout_signature(similar[-1].parameters)
         self._warmup_key = signature[0], layout_signature
         for graph in similar:
             if graph.parameters.layout_signature == layout_signature:
                 if len(self._lookups) >= MAX_SIGNATURES:
                     self._lookups.clear()
-                found = self._lookups[signature] = graph, self._resolver.resolve(graph.parameters)
+                found = self._lookups[signature] = graph, self._slices.parameter_values(graph.parameters)
                 return found
         return None
 
@@ -323,7 +242,8 @@ class GraphCache:
         assert context is not None
         made: CapturedGraph | CaptureFailure
         try:
-            made = Capturer(self._program, self._classes, self._slices, context).capture(vm)
+            trace = trace_call(self._program, self._values, self._slices, context, vm)
+            made = trace.failure or build_graph(self._program, self._values, self._slices, trace)
         except Exception as error:
             if not is_lack_of_memory(error):
                 raise
@@ -348,6 +268,48 @@ class GraphCache:
         graph.signature = signature
         graph.recorded_shapes = [(t, t.shapes) for t in self._program.thunks if isinstance(t, ShapeRecorder)]
         self._last = None
+
+
+class _SignatureReader:
+    """Reads the signature of a call: what distinguishes calls that need different graphs."""
+
+    def __init__(self, program: StepProgram, values: HostValues, context: Context) -> None:
+        position = {node: at for at, node in enumerate(program.nodes)}
+        uploaded = {n.inputs[0] for n in program.nodes if isinstance(n.op, GpuFromHost)}
+        self._prologue = [program.thunks[position[n]] for n in values.prologue]
+        self._specialised = [peeking(program.storage[v]) for v in values.specialised]
+        self._indices = [peeking(program.storage[v]) for v in values.index_inputs]
+        self._device = context.name
+        self._shapes: list[Cell] = []  # of arguments: their shapes are parts
+        self._shared: list[DeviceCell] = []  # of shared variables: their layouts on the device are
+        self._others: list[Callable[[], Any]] = []  # return the parts of other inputs
+        for variable in program.inputs:
+            is_array = isinstance(variable.type, TensorType) or context_of(variable)
+            if isinstance(variable, Constant) or not is_array:
+                continue
+            cell, importer = program.storage[variable], program.importers.get(variable)
+            if isinstance(cell, DeviceCell):
+                if variable in uploaded:
+                    self._shared.append(cell)
+                else:
+                    self._others.append(partial(_shape_of_shared, cell))
+            elif context_of(variable):
+                self._others.append(partial(_layout_of_array, cell))
+            elif importer is None or context.info.host_alignment < 2:
+                self._shapes.append(cell)
+            else:
+                self._others.append(partial(_shape_and_misalignment, cell, importer))
+
+    def __call__(self) -> tuple[Any, Any]:
+        """Run the prologue; return the signature, and the values of the index inputs."""
+        for thunk in self._prologue:
+            thunk()
+        name = self._device
+        parts = [cell[0].shape for cell in self._shapes]
+        parts += [a.layout if (a := c.devices.get(name)) is not None else _future_layout(c) for c in self._shared]
+        parts += [read() for read in self._others]
+        parts += [freeze_value(cell[0]) for cell in self._specialised]
+        return tuple(parts), tuple([freeze_value(cell[0]) for cell in self._indices])
 
 
 def _shape_of_shared(cell: DeviceCell) -> tuple[int, ...]:

@@ -6,76 +6,42 @@ signatures of the segments after such a node hold the shapes that it has compute
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from pytensor_cl.linker.graphs.graph import CapturedGraph
-from pytensor_cl.linker.graphs.host_values import capture_blocker
+from pytensor_cl.linker.graphs.guards import capture_blocker
 from pytensor_cl.linker.run.graph_cache import GraphCache
-from pytensor_cl.linker.types import NodeRangeRunner, StepProgram
+from pytensor_cl.linker.types import StepProgram, StepRunner
 from pytensor_cl.ops.base import GpuOp
 
 __all__ = ["GraphExecutor"]
 
 
-class _SegmentRunner(NamedTuple):
-    """Runs a range of nodes of a virtual machine; their indices begin at 0."""
-
-    vm: NodeRangeRunner
-    start: int
-    stop: int
-
-    def run(self, before: Callable[[int], None] | None = None, after: Callable[[int], None] | None = None) -> None:
-        """Run the nodes step by step."""
-        self.vm.run(self._shifted(before), self._shifted(after), self.start, self.stop)
-
-    def _shifted(self, hook: Callable[[int], None] | None) -> Callable[[int], None] | None:
-        start = self.start
-        return None if hook is None else lambda at: hook(at - start)
-
-    def raise_at_node(self, at: int) -> NoReturn:
-        """Re-raise the current exception with a note that names the node."""
-        self.vm.raise_at_node(self.start + at)
-
-
 class _Segment(NamedTuple):
-    """Nodes that are replayed together. Without a graph cache they run step by step."""
+    """Nodes that are replayed together; without a graph cache they run step by step."""
 
     start: int
     stop: int
     cache: GraphCache | None
 
-    def run(self, vm: NodeRangeRunner) -> None:
+    def run(self, vm: StepRunner) -> None:
         """Run the nodes."""
-        runner = _SegmentRunner(vm, self.start, self.stop)
-        if self.cache is None:
-            runner.run()
-        elif self.cache.run(runner):
+        if self.cache is not None and self.cache.run(vm):
             vm.free(self.start, self.stop)
-        else:
-            runner.run()
+            return
+        vm.run(start=self.start, stop=self.stop)
+        if self.cache is not None:
             self.cache.confirm()
 
 
 class GraphExecutor:
-    """Replays and captures the calls of a function, as a whole or in segments.
-
-    Parameters
-    ----------
-    program
-        The steps of its virtual machine.
-
-    Attributes
-    ----------
-    run
-        Runs a call (`GraphCache.run`); it is that method itself while there are no graph breaks.
-    graph_breaks
-        Nodes that run step by step, and why.
-    """
+    """Replays and captures the calls of a function, as a whole or in segments."""
 
     def __init__(self, program: StepProgram) -> None:
         self._program = program
+        # Nodes that run step by step, and why
         self.graph_breaks: dict[int, str] = {
             at: why for at, node in enumerate(program.nodes) if (why := capture_blocker(node))
         }
@@ -83,7 +49,8 @@ class GraphExecutor:
         self._segments: list[_Segment] = []
         self._new_breaks: dict[int, str] = {}
         self._whole: GraphCache | None = GraphCache(program, self._break_whole)
-        self.run: Callable[[NodeRangeRunner], bool] = self._whole.run
+        # Runs a call (`GraphCache.run`). While there are no graph breaks it is that method itself: one call less.
+        self.run: Callable[[StepRunner], bool] = self._whole.run
         if self.graph_breaks and not self._whole.unsupported_reason:
             self._split()
 
@@ -126,7 +93,7 @@ class GraphExecutor:
         cache = GraphCache(_extract_subgraph(self._program, start, stop), note_break)
         return cache
 
-    def _run_segments(self, vm: NodeRangeRunner) -> bool:
+    def _run_segments(self, vm: StepRunner) -> bool:
         before = sum(cache.replay_count for cache in self.caches)
         for segment in self._segments:
             segment.run(vm)
@@ -200,4 +167,5 @@ def _extract_subgraph(program: StepProgram, start: int, stop: int) -> StepProgra
         exclusive_downloads=[mine for node, mine in nodes.items() if node in program.exclusive_downloads],
         checks_at_end=True,
         importers={new[v]: importer for v, importer in program.importers.items() if v in new},
+        first=start,
     )

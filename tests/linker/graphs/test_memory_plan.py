@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.linker.graphs.memory import Allocation, MemoryPlan
-from pytensor_cl.linker.graphs.memory_plan import lower_bound, make_plan
+from pytensor_cl.linker.graphs.memory import Allocation, MemoryPlan, lower_bound, make_plan
 from pytensor_cl.runtime.context import open_context
 
 LIMIT = 1 << 40

@@ -568,7 +568,7 @@ def test_an_error_in_the_comparison_of_calls_is_logged_and_shown(context, rng, m
     def broken():
         raise KeyError("a defect")
 
-    monkeypatch.setattr(f.vm.executor.caches[0], "_signature", broken)
+    monkeypatch.setattr(f.vm.executor.caches[0], "_read_signature", broken)
     with caplog.at_level("WARNING", "pytensor_cl"):
         for _ in range(4):
             assert_close(f(value), np.exp(value), rtol=1e-5)
