@@ -3,7 +3,7 @@
 # the tests. A version of which no interpreter is found is skipped, and that is said.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-chosen=(tests/runtime/test_array.py tests/runtime/pocl/test_batch.py tests/linker/test_linker.py tests/linker/execution/test_graph_cache.py
+chosen=(tests/runtime/test_array.py tests/runtime/pocl/test_batch.py tests/linker/test_linker.py tests/linker/run/test_graph_cache.py
     tests/linker/test_interrupts.py tests/rewriting tests/routines/reduction/test_reduction.py tests/test_autoload.py tests/test_packaging.py)
 
 find_python() {

@@ -12,10 +12,9 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor_cl import flags, sharedvar
 from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, registration, serial_function
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
-from pytensor_cl.linker import branches, loops  # noqa: F401 (register what links inner graphs)
-from pytensor_cl.linker.execution.call_lock import assign_lock, run_exclusively
-from pytensor_cl.linker.execution.vm import OpenCLVM
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
+from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.rewriting.decompose.batched_scan import batch_loops
 from pytensor_cl.rewriting.decompose.blockwise import decompose_blockwise
 from pytensor_cl.rewriting.decompose.choose import expand_choose_lists

@@ -12,7 +12,7 @@ import pytest
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
-from pytensor_cl.linker.steps import host
+from pytensor_cl.linker.run import host_steps
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.runtime import fork
 from pytensor_cl.runtime import opencl as cl
@@ -198,7 +198,7 @@ def _seed(name):
 def _no_numba_between_kernels(request, monkeypatch):
     """Run the host's elementwise nodes in Python, but where linking is tested: NUMBA compiles each for a second."""
     if "linker" not in request.path.parts and not ALL:
-        monkeypatch.setattr(host, "LOOPS", tuple(op for op in host.LOOPS if op is not Elemwise))
+        monkeypatch.setattr(host_steps, "LOOPS", tuple(op for op in host_steps.LOOPS if op is not Elemwise))
 
 
 @pytest.fixture

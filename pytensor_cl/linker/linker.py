@@ -1,5 +1,6 @@
 """The linker of mode OPENCL."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pytensor.configdefaults import config
@@ -8,11 +9,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import Container, Linker
 from pytensor.link.utils import map_storage
 
+import pytensor_cl.linker.link.loops  # noqa: F401 (registers what links the inner graphs of loops)
 from pytensor_cl.errors import OpenCLError
-from pytensor_cl.linker.execution.vm import OpenCLVM
-from pytensor_cl.linker.graph_linker import GraphLinker
-from pytensor_cl.linker.make_vm import make_vm
-from pytensor_cl.linker.node_order import order_nodes
+from pytensor_cl.linker.link.graph_linker import GraphLinker
+from pytensor_cl.linker.link.make_vm import make_vm
+from pytensor_cl.linker.link.node_order import order_nodes
+from pytensor_cl.linker.run.vm import OpenCLVM
+from pytensor_cl.ops.ifelse import register_branch_linker
 from pytensor_cl.rewriting.host_graph.graph import attach_host_graph
 
 __all__ = ["OpenCLLinker", "report_error"]
@@ -85,3 +88,36 @@ class OpenCLLinker(Linker):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "profile": None}
+
+
+def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
+    """Return a callable that takes the values of a graph's inputs and returns those of its outputs.
+
+    Parameters
+    ----------
+    graph
+        A rewritten graph; stays as it is. Its outputs may be inputs.
+    """
+    copied = graph.clone()
+    computed = list(dict.fromkeys(v for v in copied.outputs if v not in copied.inputs))
+    positions = {v: i for i, v in enumerate((*copied.inputs, *computed))}
+    returned = [positions[v] for v in copied.outputs]
+    inputs: list[list[Any]] = [[None] for _ in copied.inputs]
+    outputs: list[list[Any]] = [[None] for _ in computed]
+    linker = OpenCLLinker(allow_gc=True).accept(FunctionGraph(copied.inputs, computed, clone=False))
+    vm, _, _ = linker.make_thunk(input_storage=inputs, output_storage=outputs)
+
+    def call(*values: Any) -> list[Any]:
+        for cell, value in zip(inputs, values, strict=True):
+            cell[0] = value
+        try:
+            available = (*values, *vm())
+        finally:
+            for cell in (*inputs, *outputs):
+                cell[0] = None
+        return [available[at] for at in returned]
+
+    return call
+
+
+register_branch_linker(link_branch)

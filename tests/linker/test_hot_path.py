@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
+from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.selection.vm import DEVICE
 from tests.helpers import normal, opencl
 
@@ -81,7 +81,7 @@ def test_a_repeated_call_with_a_choice_that_is_settled(context, rng):
             f(value)
         calls = shortest(f, value)
     assert calls[0] == ("linker/selection/call_codegen.py", "make.<locals>.call")
-    assert calls[1] == ("linker/execution/vm.py", "OpenCLVM.__call__")
+    assert calls[1] == ("linker/run/vm.py", "OpenCLVM.__call__")
     assert_short(calls[1:])
 
 

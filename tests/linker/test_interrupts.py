@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
+from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.queue import Queue

@@ -4,7 +4,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pytensor_cl.linker.node_order import order_nodes
+from pytensor_cl.linker.link.node_order import order_nodes
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.queue import Queue

@@ -14,7 +14,7 @@ pymc = pytest.importorskip("pymc")
 
 from arviz import from_dict  # noqa: E402
 
-from pytensor_cl.linker.execution.vm import OpenCLVM  # noqa: E402
+from pytensor_cl.linker.run.vm import OpenCLVM  # noqa: E402
 from pytensor_cl.ops.base import GpuOp  # noqa: E402
 from tests.helpers import ROOT, on_one_driver  # noqa: E402
 

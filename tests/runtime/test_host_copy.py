@@ -3,7 +3,7 @@
 import numpy as np
 import pytensor.tensor as pt
 
-from pytensor_cl.linker.steps import host
+from pytensor_cl.linker.run import host_steps
 from pytensor_cl.runtime.host_copy import copy_by_device
 from tests.helpers import host_ops, opencl
 
@@ -47,13 +47,13 @@ def test_the_result_of_a_function_is_its_callers(context, rng, monkeypatch):
         calls.append(array.shape)
         return copy_by_device(array)
 
-    monkeypatch.setattr(host, "LARGE", 1 << 16)
-    monkeypatch.setattr(host, "copy_by_device", counted)
+    monkeypatch.setattr(host_steps, "LARGE", 1 << 16)
+    monkeypatch.setattr(host_steps, "copy_by_device", counted)
     x = pt.dmatrix()
     f = opencl([x], x.T)
     assert len(host_ops(f)) == 2  # the view, and its copy
     value = rng.normal(size=(100, 200))
-    kept = [f(value) for _ in range(host.HOST_COPIES + 3)]
+    kept = [f(value) for _ in range(host_steps.HOST_COPIES + 3)]
     assert len(calls) == 3
     kept[-1][:] = 0
     for result in kept[:-1]:

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import DRIVERS
 from tests.helpers import CHECKOUT, ROOT
 
-TESTS = ("tests/ops/test_elemwise.py", "tests/ops/test_reduction.py", "tests/linker/execution")
+TESTS = ("tests/ops/test_elemwise.py", "tests/ops/test_reduction.py", "tests/linker/run")
 """Of these a share runs, so that the test takes less than a minute."""
 PARTS = 24
 

@@ -10,9 +10,9 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
 
+from pytensor_cl.linker.graphs.graph import CapturedGraph
+from pytensor_cl.linker.graphs.memory import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.linker.replay.graph import CapturedGraph
-from pytensor_cl.linker.replay.memory import Allocation
 from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of

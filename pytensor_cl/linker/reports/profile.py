@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, NoReturn
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.cost.flops import bytes_moved, flops
-from pytensor_cl.linker.execution.timed_call import TimedCall, TimedStep
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.tables import Table, html, text
 from pytensor_cl.linker.reports.trace import write_trace
+from pytensor_cl.linker.run.timed_call import TimedCall, TimedStep
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.routines.peak import Peak, measure_peak

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.execution.timed_call import TimedCall
+from pytensor_cl.linker.run.timed_call import TimedCall
 from pytensor_cl.runtime.registry import get_context
 
 __all__ = ["write_trace"]

@@ -10,8 +10,8 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat.c_backend import compile_with_c
 from pytensor_cl._compat.numba_backend import compile_with_numba, numba_unsupported_errors
-from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
+from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
+from pytensor_cl.linker.run.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_graph.graph import HostGraph

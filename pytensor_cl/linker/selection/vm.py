@@ -18,7 +18,7 @@ from pytensor.link.basic import Container
 
 from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory, OutOfDiskSpace
 from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
+from pytensor_cl.linker.run.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, HostFunction, Run
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call
 from pytensor_cl.linker.selection.policy import Candidate, SelectionPolicy, SignatureStats

@@ -16,9 +16,9 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl import explain
 from pytensor_cl.errors import OutOfDeviceMemory, OutOfDiskSpace
-from pytensor_cl.linker import make_vm
 from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.link import make_vm
+from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C

@@ -16,9 +16,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import SearchsortedOp
 
 from pytensor_cl import GpuArrayType, explain
-from pytensor_cl.linker import make_vm
 from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.link import make_vm
+from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.linker.selection.backends import Backend, CFunction, NumbaFunction

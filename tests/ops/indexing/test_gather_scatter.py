@@ -5,7 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.linker.execution.vm import OpenCLVM
+from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.helpers import assert_all_on_device, assert_on_device, opencl

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.elemwise import Elemwise
 
-from pytensor_cl.linker.graph_linker import GraphLinker
+from pytensor_cl.linker.link.graph_linker import GraphLinker
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.rewriting.placement.fusion_limit import MAX_ARRAYS
 from tests.helpers import assert_all_on_device, assert_close, assert_on_device, opencl, skip_without_double

@@ -1,1 +1,0 @@
-"""Capture the launches of a call: host values, memory plan, donation, dependencies."""

@@ -1,1 +1,0 @@
-"""Execute a call: graph cache, segments, virtual machine, errors."""

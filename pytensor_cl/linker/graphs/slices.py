@@ -1,0 +1,182 @@
+"""Slices whose offset differs from call to call, such as minibatches: one captured graph serves them all.
+
+A slice of a shared variable, or of an argument, is a sub-buffer of its buffer. As long as shape and strides stay the
+same, and the distance from the last address at which a sub-buffer may begin, every kernel does the same with another
+sub-buffer. Numbers that are computed from the index of a minibatch are passed to kernels by value. All other values
+that depend on it must be those of the captured call.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from weakref import ref
+
+from pytensor.graph.basic import Apply, Variable
+
+from pytensor_cl.linker.aliasing import views_of
+from pytensor_cl.linker.graphs.buffers import BufferBinding
+from pytensor_cl.linker.graphs.guards import HostValues, freeze_value
+from pytensor_cl.linker.types import Cell, StepProgram, Thunk, peeking
+from pytensor_cl.ops.indexing.slice_update import GpuSubtensor
+from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = [
+    "DynamicSlices",
+    "GraphParameters",
+    "ParameterValues",
+    "SliceBinding",
+    "find_dynamic_slices",
+    "split_offset",
+    "sub_buffer",
+]
+
+
+def split_offset(layout: Layout, itemsize: int, alignment: int) -> tuple[int, Layout]:
+    """Return the first byte of an array's sub-buffer, a multiple of `alignment`, and the array's layout in it."""
+    if not layout.size:
+        return 0, layout._replace(offset=0)
+    step = alignment // itemsize
+    begin = layout.span[0] // step * step
+    return begin * itemsize, layout._replace(offset=layout.offset - begin)
+
+
+def sub_buffer(buffer: Any, begin: int) -> "cl.Buffer":
+    """Return the bytes of a buffer from `begin` on, as a buffer."""
+    whole = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # the pool's type has no sub-buffers
+    return whole.get_sub_region(begin, buffer.size - begin)
+
+
+class SliceBinding:
+    """Binds a slice of the array that `source` binds, at another offset in each call."""
+
+    def __init__(
+        self, binding: BufferBinding, source: BufferBinding, source_layout: Layout, itemsize: int, alignment: int
+    ) -> None:
+        self._binding, self._source = binding, source
+        self._source_layout = source_layout
+        self._itemsize, self._alignment = itemsize, alignment
+        self._sub_buffers: dict[int, Any] = {}
+        self._bound_offset = -1  # of the sub-buffer that kernels have
+        self._array_ref: Callable[[], GpuArray | None] = lambda: None
+
+    def locate(self, routine: Any, indices: Sequence[Any]) -> tuple[int, Layout]:
+        """Return the offset of the sub-buffer for some values of the indices, and the layout of the slice in it."""
+        return split_offset(routine.layout(self._source_layout, *indices), self._itemsize, self._alignment)
+
+    def rebind(self, offset: int) -> None:
+        """Bind the sub-buffer that begins at a byte."""
+        array = self._source.array_ref()
+        if array is None:
+            self._binding.bind(sub_buffer(self._source.buffer, offset))
+            return
+        if self._array_ref() is not array:
+            sub_buffers = self._sub_buffers = {}
+            # Sub-buffers keep the memory, so they go with the array.
+            self._array_ref, self._bound_offset = ref(array, lambda _: sub_buffers.clear()), -1
+        part = self._sub_buffers.get(offset)
+        if part is None:
+            part = self._sub_buffers[offset] = sub_buffer(self._source.buffer, offset)
+        if self._bound_offset == offset:
+            self._binding.buffer = part
+        else:
+            self._binding.bind(part)
+            self._bound_offset = offset
+
+
+class ParameterValues(NamedTuple):
+    """The values of a captured graph's parameters in one call."""
+
+    offsets: tuple[int, ...]  # for each slice, the first byte of its sub-buffer
+    numbers: tuple[Any, ...]
+    host_values: tuple[Any, ...]
+
+
+@dataclass
+class GraphParameters:
+    """What a replay sets in a captured graph that serves calls with different indices."""
+
+    slices: list[tuple[Apply, SliceBinding]] = field(default_factory=list)
+    numbers: list[tuple[Variable, Callable[[Any], None]]] = field(default_factory=list)  # that kernels take by value
+    host_values: list[tuple[Variable, Cell]] = field(default_factory=list)  # that steps or results read
+    guarded: list[Variable] = field(default_factory=list)  # must have the values of the captured call
+    captured_values: dict[Variable, Any] = field(default_factory=dict)  # of the call, for the nodes of `DynamicSlices`
+    layout_signature: Any = None  # layouts of the slices, and the guarded values
+    current: ParameterValues | None = None  # those that are set
+
+    def apply(self, values: ParameterValues) -> None:
+        """Set the host values and the numbers for a call."""
+        for (_, cell), value in zip(self.host_values, values.host_values, strict=True):
+            cell[0] = value.copy() if hasattr(value, "copy") else value
+        if values is not self.current:
+            for (_, set_value), value in zip(self.numbers, values.numbers, strict=True):
+                set_value(value)
+            self.current = values
+
+    def slice_step(self, number: int) -> Thunk:
+        """Return a step that binds a slice at the offset of the call."""
+        _, binding = self.slices[number]
+
+        def rebind() -> None:
+            assert self.current is not None
+            binding.rebind(self.current.offsets[number])
+
+        return rebind
+
+
+class DynamicSlices:
+    """The slices of a function whose offset may differ from call to call."""
+
+    def __init__(self, program: StepProgram, nodes: set[Apply], variables: set[Variable], slices: set[Apply]) -> None:
+        self.variables, self.slices = variables, slices  # indices and what is computed from them; nodes that slice
+        self._storage, self._routines = program.storage, program.routines
+        self._thunks = [thunk for node, thunk in zip(program.nodes, program.thunks, strict=True) if node in nodes]
+        inputs = {v for node in nodes for v in node.inputs}
+        self._captured = [v for v in inputs if v.owner is not None and v not in variables]
+
+    def layout_signature(self, parameters: GraphParameters) -> Any:
+        """Return what the calls have in common that one captured graph serves; errors are those of the host nodes.
+
+        The parameters are those of any captured graph for inputs of the same shapes.
+        """
+        for variable in self._captured:
+            self._storage[variable][0] = parameters.captured_values[variable]
+        for thunk in self._thunks:
+            thunk()
+        layouts = tuple(layout for _, layout in self._locations(parameters))
+        return layouts, tuple(freeze_value(self._value(v)) for v in parameters.guarded)
+
+    def parameter_values(self, parameters: GraphParameters) -> ParameterValues:
+        """Return the values for a call whose host nodes `layout_signature` has run."""
+        offsets = tuple(offset for offset, _ in self._locations(parameters))
+        numbers = tuple(self._value(v)[()] for v, _ in parameters.numbers)
+        return ParameterValues(offsets, numbers, tuple(self._value(v) for v, _ in parameters.host_values))
+
+    def _locations(self, parameters: GraphParameters) -> list[tuple[int, Layout]]:
+        return [
+            binding.locate(self._routines[node], [self._value(v) for v in node.inputs[1:]])
+            for node, binding in parameters.slices
+        ]
+
+    def _value(self, variable: Variable) -> Any:
+        return peeking(self._storage[variable])[0]
+
+
+def find_dynamic_slices(program: StepProgram, values: HostValues) -> DynamicSlices | None:
+    """Return the slices whose offset may differ from call to call; None if there are none."""
+    results = {id(cell) for cell in program.results}
+    kept = {v for v, cell in program.storage.items() if id(cell) in results}
+    variables = set(values.index_inputs)
+    nodes: set[Apply] = set()  # host nodes that compute with the indices
+    slices: set[Apply] = set()
+    for node in program.nodes:
+        if isinstance(node.op, GpuSubtensor):
+            bounds = node.inputs[1:]
+            is_dynamic = all(map(values.is_known, bounds)) and not variables.isdisjoint(bounds)
+            if is_dynamic and kept.isdisjoint(views_of(node.outputs[0], program.nodes)):
+                slices.add(node)
+        elif not variables.isdisjoint(node.inputs) and values.constants.issuperset(node.outputs):
+            nodes.add(node)
+            variables.update(node.outputs)
+    return DynamicSlices(program, nodes, variables, slices) if slices else None

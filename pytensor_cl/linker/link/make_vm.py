@@ -1,0 +1,81 @@
+"""Construction of the virtual machine of a graph: with fixed placement, or with a choice among backends."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.basic import Container
+
+from pytensor_cl.linker.cost.model import estimate_call
+from pytensor_cl.linker.link.graph_linker import GraphLinker
+from pytensor_cl.linker.run.errors import ErrorMonitor
+from pytensor_cl.linker.run.segments import GraphExecutor
+from pytensor_cl.linker.run.vm import LinkedGraph, OpenCLVM
+from pytensor_cl.linker.selection.backends import host_functions
+from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
+from pytensor_cl.linker.selection.vm import SelectingVM
+from pytensor_cl.linker.types import Cell, ShapeOnlyCell
+from pytensor_cl.rewriting.host_graph.graph import host_graph_of
+from pytensor_cl.runtime.registry import get_context
+from pytensor_cl.sharedvar import DeviceCell
+
+__all__ = ["make_vm"]
+
+
+def make_vm(
+    graph_linker: GraphLinker, *, inputs: Sequence[Container], outputs: Sequence[Container], allow_gc: bool
+) -> OpenCLVM:
+    """Return the virtual machine of a graph.
+
+    Parameters
+    ----------
+    graph_linker
+        The graph.
+    inputs, outputs
+        Containers of its inputs and outputs.
+    allow_gc
+        Whether intermediate results are freed.
+    """
+    fgraph = graph_linker.fgraph
+    input_storage, output_storage = [c.storage for c in inputs], [c.storage for c in outputs]
+    monitor = ErrorMonitor(graph_linker.routines)
+    steps = ((node, graph_linker.thunk(node)) for node in graph_linker.nodes)
+    thunks = [monitor.record_shapes(node, thunk, graph_linker.storage) for node, thunk in steps]
+    results = graph_linker.results(output_storage)
+    linked = LinkedGraph(
+        fgraph=fgraph,
+        nodes=graph_linker.nodes,
+        thunks=thunks,
+        storage_map=graph_linker.storage,
+        input_storage=input_storage,
+        output_storage=results,
+        free_after=graph_linker.free_after(allow_gc),
+        allow_gc=allow_gc,
+        mutable_rngs=graph_linker.mutable_rngs(),
+        monitor=monitor,
+        executor=GraphExecutor(graph_linker.program(thunks, results, bool(monitor))),
+        finish=graph_linker.finish,
+        build_kernels=graph_linker.build,
+    )
+    canonical_copy = host_graph_of(fgraph)
+    if isinstance(canonical_copy, str):  # the reason why no other backend may run the graph
+        vm = OpenCLVM(linked)
+        vm.build()
+        return vm
+    host_backends = host_functions(canonical_copy, input_storage, output_storage)
+    for host in host_backends:
+        host.function_name = getattr(fgraph, "name", None)
+    source = _signature_source(canonical_copy.graph, input_storage, graph_linker)
+    return SelectingVM(linked, host_backends=host_backends, source=source, arguments=inputs, results=outputs)
+
+
+def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> SignatureSource:
+    """Return what the signatures of calls are made from, for the canonical graph that a host backend would run."""
+    shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
+    cells = [ShapeOnlyCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
+    dynamic = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]
+    distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in distinguishing_inputs(graph, shared)]
+    context_name = graph_linker.contexts[0] if graph_linker.contexts else ""
+    info = get_context(context_name).info if context_name else None
+    estimate = partial(estimate_call, graph, info=info, nodes=graph_linker.nodes)
+    return SignatureSource(dynamic, distinguishing, estimate, context_name)

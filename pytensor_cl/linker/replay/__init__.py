@@ -1,1 +1,0 @@
-"""Captured graphs: bindings of arguments, and the replay."""

@@ -1,0 +1,1 @@
+"""Run a call: virtual machine, steps of nodes, graph cache, locks, errors, timing."""

@@ -1,1 +1,0 @@
-"""Thunks of single nodes: on the device, on the host, and transfers."""

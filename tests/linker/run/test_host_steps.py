@@ -1,0 +1,98 @@
+"""Nodes that stay on the host."""
+
+import warnings
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor import scan
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.conditional.op import IfElse, ifelse
+from pytensor.tensor.linalg import cholesky
+
+from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.linker.run import host_steps
+from tests.helpers import assert_close, host_ops, opencl
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_ifelse_of_what_is_there_anyway(context, value):
+    c, x, y = pt.iscalar("c"), pt.fvector("x"), pt.fvector("y")
+    f = opencl([c, x, y], [ifelse(c, x, y), *ifelse(c, [x, y], [y, x])])
+    assert any(isinstance(op, IfElse) for op in host_ops(f))
+    one, two = np.float32([1, 2, 3]), np.float32([4, 5])
+    found = f(value, one, two)
+    wanted = (one, one, two) if value else (two, two, one)
+    for got, expected in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_ifelse_returns_no_shared_memory(context):
+    c, s = pt.iscalar("c"), pytensor.shared(np.float32([1, 2, 3]))
+    f = opencl([c], ifelse(c, s, pt.zeros_like(s)))
+    f(1)[...] = 7
+    np.testing.assert_array_equal(s.get_value(), [1, 2, 3])
+    np.testing.assert_array_equal(f(1), [1, 2, 3])
+
+
+def test_inner_graphs_get_numbas_rewrites(context, rng):
+    """NUMBA compiles batches of factorizations where a rewrite has said what shape each has; else it calls Python."""
+    matrices = pt.tensor("matrices", shape=(None, 2, 3, 3), dtype="float64")
+    total = scan(lambda a, acc: acc + cholesky(a).sum(), [matrices], pt.zeros(()), return_updates=False)
+    value = rng.normal(size=(4, 2, 3, 3))
+    value = value @ value.transpose(0, 1, 3, 2) + 3 * np.eye(3)
+    f = opencl([matrices], total)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_close(f(value), np.cumsum(np.linalg.cholesky(value).sum((1, 2, 3))))
+
+
+def test_inner_graphs_in_a_mode_with_rewrites_of_its_own(context):
+    """Such a mode has no list of rewrites that could be changed."""
+    x = pt.dvector("x")
+    total = scan(lambda a, acc: acc + a, [x], pt.zeros(()), return_updates=False)
+    mode = Mode(OpenCLLinker(), get_mode("OPENCL").optimizer)
+    assert_close(pytensor.function([x], total, mode=mode)(np.ones(3)), np.arange(1.0, 4))
+
+
+def test_arithmetic_of_shapes_is_compiled_when_it_saves_time(context, monkeypatch):
+    compiled = []
+    link = host_steps.compile_node_with_numba
+    monkeypatch.setattr(host_steps, "compile_node_with_numba", lambda node: (compiled.append(node), link(node))[1])
+    monkeypatch.setattr(host_steps, "INTERPRETED_CALLS", 3)
+    n, m, y = pt.lvector("n"), pt.lvector("m"), pt.fmatrix("y")
+    with pytensor.config.change_flags(opencl__placement="host"):
+        f = opencl([n, m, y], [n * m * 2 + m, pt.exp(y)])
+        g = opencl([n, m], n * m * 2 + m)
+    small, large, one = np.arange(4), np.arange(100), np.float32([[1]])
+    for calls in range(1, 6):
+        np.testing.assert_array_equal(f(small, small + 3, one)[0], small * (small + 3) * 2 + small + 3)
+        assert len(compiled) == 1 + (calls > 3)  # exp at once
+    np.testing.assert_array_equal(g(large, large + 3), large * (large + 3) * 2 + large + 3)
+    assert len(compiled) == 3
+
+
+def test_copies_keep_the_order_of_their_source(context, rng):
+    x = pt.fmatrix("x")
+    f = opencl([x], x.T)
+    value = rng.normal(size=(3, 4)).astype("float32")
+    result = f(value)
+    np.testing.assert_array_equal(result, value.T)
+    assert not np.shares_memory(result, value) and result.flags.f_contiguous
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("name", ["exp", "log1p", "sqrt", "sign", "neg", "tanh", "true_div", "maximum", "pow", "lt"])
+def test_arithmetic_of_numbers(name, dtype):
+    """NumPy's functions do it where PyTensor's `impl` would; results are those of `perform`, and of its dtype."""
+    op = getattr(pt, name)
+    x, y = pt.scalar("x", dtype=dtype), pt.scalar("y", dtype=dtype)
+    node = (op(x, y) if name in ("true_div", "maximum", "pow", "lt") else op(x)).owner
+    for pair in ((3, 2), (0, 1), (1, 5)):
+        cells = [[np.asarray(v, dtype)] for v in pair][: len(node.inputs)]
+        out, wanted = [None], [[None]]
+        host_steps.host_thunk(node, cells, [out])()
+        node.op.perform(node, [c[0] for c in cells], wanted)
+        assert out[0].dtype == wanted[0][0].dtype and out[0].shape == ()
+        np.testing.assert_allclose(out[0], wanted[0][0], rtol=1e-6)
