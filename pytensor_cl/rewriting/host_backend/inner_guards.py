@@ -6,6 +6,7 @@ from typing import Any
 from pytensor.compile.builders import FinalizedOpFromGraph, OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.utils import rewrite_graph
 
 from pytensor_cl._compat.inner_graphs import graphs_inside, inline_op_from_graphs, rewrite_compiled_inner_graphs
 from pytensor_cl._compat.numba_draws import replace_contracted_draws
@@ -47,6 +48,8 @@ def guard_inner_graph(fgraph: FunctionGraph) -> None:
 
 def _guard(fgraph: FunctionGraph, *, is_inside: bool) -> None:
     if any(_needs_guard_inside(node) for node in fgraph.apply_nodes if isinstance(node.op, OpFromGraph)):
+        if is_inside:  # PyTensor's rewrites know Ops such as AllocDiag and Softmax by their class
+            rewrite_graph(fgraph, include=("canonicalize", "stabilize", "specialize"), clone=False)
         inline_op_from_graphs(fgraph)
     rewrite_compiled_inner_graphs(fgraph, guard_inner_graph)
     if any(map(may_need_guard, fgraph.apply_nodes)):
