@@ -1,16 +1,25 @@
 """Arrays of one value, and uninitialised arrays."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.errors import NegativeLengthError
 from pytensor_cl.ops.base import ANY, HOST, GpuOp, Routine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuAlloc", "GpuAllocEmpty"]
+
+
+def _shape(extents: Iterable[Any]) -> tuple[int, ...]:
+    shape = tuple(int(n) for n in extents)
+    if any(n < 0 for n in shape):
+        raise NegativeLengthError(f"negative dimensions are not allowed: {shape}")
+    return shape
 
 
 class _Broadcast:
@@ -26,9 +35,7 @@ class _Broadcast:
 
     def __call__(self, value: Any, *extents: Any) -> tuple[GpuArray, ...]:
         array = value if isinstance(value, GpuArray) else self._context.from_host(np.asarray(value))
-        shape = tuple(int(n) for n in extents)
-        if any(n < 0 for n in shape):
-            raise ValueError(f"negative dimensions are not allowed: {shape}")
+        shape = _shape(extents)
         self._check(array.shape, shape)
         return (array.view(array.layout.broadcast_to(shape)),)
 
@@ -65,7 +72,7 @@ class _Empty:
         return ()
 
     def __call__(self, *extents: Any) -> tuple[GpuArray, ...]:
-        return (self._context.empty(tuple(int(n) for n in extents), self._dtype),)
+        return (self._context.empty(_shape(extents), self._dtype),)
 
 
 class GpuAllocEmpty(GpuOp):
