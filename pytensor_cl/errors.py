@@ -8,11 +8,13 @@ __all__ = [
     "ContextNotDefined",
     "DeviceNotFound",
     "ForkedProcessError",
+    "NegativeLengthError",
     "OnHostError",
     "OnHostWarning",
     "OpenCLError",
     "OutOfDeviceMemory",
     "OutOfDiskSpace",
+    "RangeLengthError",
     "TemplateError",
     "UnsupportedDtype",
     "UnsupportedIndex",
@@ -127,6 +129,17 @@ class BroadcastError(OpenCLError, ValueError, AssertionError):
 
     PyTensor's CPU backends raise a ValueError where an elementwise node notices first, an AssertionError where the
     computation of its shape does. Which of them runs first is not the same here.
+    """
+
+
+class NegativeLengthError(OpenCLError, ValueError, MemoryError):
+    """A length of an axis is negative. PyTensor's C backend raises a MemoryError, the others a ValueError."""
+
+
+class RangeLengthError(OpenCLError, OverflowError, ZeroDivisionError, ValueError):
+    """A range has no length, or too great a one, such as one whose step is zero.
+
+    PyTensor's C backend raises an OverflowError or a ValueError, NUMBA a ValueError, NumPy a ZeroDivisionError.
     """
 
 

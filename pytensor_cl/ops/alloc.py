@@ -1,5 +1,6 @@
 """Arrays of one value, and uninitialised arrays."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,20 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.basic import Alloc, AllocEmpty
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.errors import NegativeLengthError
 from pytensor_cl.ops.base import ANY, HOST, GpuOp, Routine
 from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 __all__ = ["GpuAlloc", "GpuAllocEmpty"]
+
+
+def _shape(extents: Iterable[Any]) -> tuple[int, ...]:
+    shape = tuple(int(n) for n in extents)
+    if any(n < 0 for n in shape):
+        raise NegativeLengthError(f"negative dimensions are not allowed: {shape}")
+    return shape
 
 
 class _Broadcast:
@@ -28,9 +37,7 @@ class _Broadcast:
 
     def __call__(self, value: Any, *extents: Any) -> tuple[GpuArray, ...]:
         array = value if isinstance(value, GpuArray) else self._context.from_host(np.asarray(value))
-        shape = tuple(int(n) for n in extents)
-        if any(n < 0 for n in shape):
-            raise ValueError(f"negative dimensions are not allowed: {shape}")
+        shape = _shape(extents)
         self._check(array.shape, shape)
         return (array.view(array.layout.broadcast_to(shape)),)
 
@@ -68,7 +75,7 @@ class _Empty:
         return ()
 
     def __call__(self, *extents: Any) -> tuple[GpuArray, ...]:
-        return (self._context.empty(tuple(int(n) for n in extents), self._dtype),)
+        return (self._context.empty(_shape(extents), self._dtype),)
 
 
 @register_lift(AllocEmpty, numba_safe=True, every_dtype=True)

@@ -145,6 +145,8 @@ def _unsupported_type(kind: Type, info: DeviceInfo) -> NoKernel | None:
         return None
     if type(kind) is not TensorType:
         return NoKernel(f"{type(kind).__name__} values are on the host")
+    if any(length is not None and length < 0 for length in kind.shape):
+        return NoKernel("a length is negative: every call raises an error", is_free=True)
     if not dtypes.is_supported(kind.dtype):
         return NoKernel(f"device arrays cannot hold {kind.dtype}")
     if dtypes.needs_fp64(kind.dtype) and not info.has_fp64:

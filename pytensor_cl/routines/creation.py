@@ -7,6 +7,7 @@ import numpy as np
 
 from pytensor_cl.codegen.dtypes import computed
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.errors import NegativeLengthError, RangeLengthError
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, MIN_ITEM_ELEMENTS
 from pytensor_cl.routines.base.ndrange import Sizes, index_type, item_range, ndrange
 from pytensor_cl.routines.base.routine import SCHEDULES, KernelVariants
@@ -27,18 +28,19 @@ def arange_length(start: Number, stop: Number, step: Number) -> int:
 
     Raises
     ------
-    ZeroDivisionError
-        The step is zero.
-    ValueError
-        There is no such number.
+    RangeLengthError
+        The step is zero, or there is no such number.
     """
-    count = (stop - start) / step
-    if count == 0 and stop != start:  # underflow: the sign determines whether the first value is inside
-        return 0 if copysign(1, count) < 0 else 1
     try:
-        return max(0, ceil(count))
-    except (OverflowError, ValueError) as error:
-        raise ValueError("arange: cannot compute length") from error
+        count = (stop - start) / step
+        if count == 0 and stop != start:  # underflow: the sign determines whether the first value is inside
+            return 0 if copysign(1, count) < 0 else 1
+        length = max(0, ceil(count))
+    except (ArithmeticError, ValueError) as error:
+        raise RangeLengthError(f"arange: cannot compute length from {start} to {stop} by {step}") from error
+    if length > np.iinfo("int64").max:
+        raise RangeLengthError(f"arange: overflow while computing length from {start} to {stop} by {step}")
+    return length
 
 
 class ARange:
@@ -143,7 +145,7 @@ class Eye:
         """Make the matrix."""
         shape = int(rows), int(columns)
         if min(shape) < 0:
-            raise ValueError("negative dimensions are not allowed")
+            raise NegativeLengthError(f"negative dimensions are not allowed: {shape}")
         output = self.context.empty(shape, self.dtype)
         self._zero.launch((output,), (self.dtype.type(0),))
         self._one.launch((output.view(diagonal(output.layout, int(offset))),), (self.dtype.type(1),))

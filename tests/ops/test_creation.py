@@ -4,8 +4,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 
 from pytensor_cl.ops.creation import GpuARange, GpuBartlett, GpuEye
+from tests.helpers import ALL as SWEEP
 from tests.helpers import check_against_python, device_ops, opencl
 
 
@@ -53,12 +55,63 @@ def test_triangles(context, rng):
     check([x, k], outputs, GpuARange, (value, 0), (value, 2), (value.T, -3))
 
 
-@pytest.mark.parametrize("ends", [(0, 5, 0)])
-def test_arange_without_length(context, ends):
-    x, step = pt.vector("x", dtype="float32"), pt.lscalar("step")
-    f = opencl([x, step], pt.exp(x).sum() + pt.arange(*ends[:2], step))
-    with pytest.raises(ZeroDivisionError):
-        f(np.ones(3, "float32"), ends[2])
+WITHOUT_A_LENGTH = {
+    (0, 5, 0): OverflowError,
+    (5, 0, 0): OverflowError,
+    (0, 0, 0): ValueError,
+    (0, np.inf, 1): OverflowError,
+    (0, np.nan, 1): ValueError,
+    (0, 1, 1e-300): OverflowError,
+}
+"""Start, stop and step of a range, and what PyTensor's C backend raises."""
+
+
+@pytest.mark.skipif(not SWEEP, reason="compiles by the C compiler")
+def test_what_the_c_backend_raises(c_compiler):
+    ends, n = pt.dscalars("start", "stop", "step"), pt.lscalar("n")
+    mode = Mode("cvm", "fast_run")
+    f, g = pytensor.function(ends, pt.arange(*ends), mode=mode), pytensor.function([n], pt.empty((n, 3)), mode=mode)
+    for wrong, error in WITHOUT_A_LENGTH.items():
+        with pytest.raises(error):
+            f(*wrong)
+    with pytest.raises(MemoryError):
+        g(-1)
+
+
+@pytest.mark.parametrize("placement", ["auto", "device"])
+def test_ranges_without_a_length_raise_what_the_c_backend_raises(context, placement):
+    x, ends = pt.dvector("x"), pt.dscalars("start", "stop", "step")
+    with pytensor.config.change_flags(opencl__placement=placement):
+        f = opencl([x, *ends], [pt.exp(x).sum() + pt.arange(*ends), pt.arange(*ends)])
+    if placement == "device":
+        assert GpuARange in map(type, device_ops(f))
+    value = np.ones(3)
+    for wrong, error in WITHOUT_A_LENGTH.items():
+        with pytest.raises(error, match="arange"):
+            f(value, *wrong)
+    np.testing.assert_allclose(f(value, 0, 5, 2)[1], [0, 2, 4])
+
+
+@pytest.mark.parametrize("placement", ["auto", "device"])
+def test_negative_lengths_raise_what_the_cpu_backends_raise(context, placement):
+    """PyTensor's C backend raises a MemoryError, the others a ValueError."""
+    x, n = pt.dvector("x"), pt.lscalar("n")
+    for output in (pt.exp(pt.repeat(x, n)), pt.empty((n, 3)), pt.exp(x)[:, None] * pt.ones((3, n))):
+        with pytensor.config.change_flags(opencl__placement=placement):
+            f = opencl([x, n], output, on_unused_input="ignore")
+        assert f(np.ones(3), 2).size == 6
+        for error in (MemoryError, ValueError):
+            with pytest.raises(error, match="negative dimensions"):
+                f(np.ones(3), -1)
+
+
+def test_a_constant_negative_length(context):
+    x = pt.dvector("x")
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([x], pt.exp(pt.repeat(x, -1)).sum() + pt.exp(x))
+    assert device_ops(f)
+    with pytest.raises(ValueError, match="negative dimensions"):
+        f(np.ones(3))
 
 
 def test_bartlett(context, rng):

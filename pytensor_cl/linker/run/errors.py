@@ -9,12 +9,16 @@ from typing import Any, NamedTuple, NoReturn
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.link.utils import raise_with_op
+from pytensor.tensor.basic import ARange
 from pytensor.tensor.type import TensorType
 
-from pytensor_cl.errors import BroadcastError, OutOfDeviceMemory
+from pytensor_cl._compat.inner_graphs import graphs_inside
+from pytensor_cl.errors import BroadcastError, NegativeLengthError, OpenCLError, OutOfDeviceMemory, RangeLengthError
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, context_of, is_checked
+from pytensor_cl.rewriting.host_backend.in_python import InPython
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.registry import get_context
@@ -24,6 +28,9 @@ __all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
 MAX_CHECKED = 1 << 16
 """Nodes that may report errors. The higher bits of a record's number are the node in the steps of a loop."""
 _BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
+
+_NEGATIVE_LENGTH = "negative dimensions"  # "are not allowed" in NumPy's message, "not allowed" in NUMBA's
+_NO_LENGTH = ("division by zero", "float division by zero", "Maximum allowed size exceeded", "arange: ")
 
 
 class FreedValue(NamedTuple):
@@ -120,6 +127,24 @@ def _computed_inputs(node: Apply) -> list[Variable]:
     return [v for v in node.inputs if v.owner is not None]
 
 
+def _length_error(op: Op, error: BaseException) -> Exception | None:
+    """Return the error that all of PyTensor's CPU backends would accept where NumPy or NUMBA found no valid length."""
+    text = str(error)
+    if isinstance(error, OpenCLError):
+        return None
+    if isinstance(error, ValueError) and text.startswith(_NEGATIVE_LENGTH):
+        return NegativeLengthError(text)
+    if isinstance(error, ZeroDivisionError | ValueError) and text.startswith(_NO_LENGTH) and _makes_ranges(op):
+        return RangeLengthError(f"arange: cannot compute length: {text}")
+    return None
+
+
+def _makes_ranges(op: Op) -> bool:
+    if isinstance(op.op if isinstance(op, InPython) else op, ARange):
+        return True
+    return any(_makes_ranges(node.op) for graph in graphs_inside(op) for node in graph.apply_nodes)
+
+
 class _NodeCells:
     """A node's storage cells, in the form that `raise_with_op` takes."""
 
@@ -182,6 +207,8 @@ class NodeErrors:
             error = AttributeError(text).with_traceback(error.__traceback__)
         elif is_lack_of_memory(error):
             error = self._out_of_memory(at, error).with_traceback(error.__traceback__)
+        elif (length_error := _length_error(self._nodes[at].op, error)) is not None:
+            error = length_error.with_traceback(error.__traceback__)
         error.add_note(f"\nRaised by node {self._describe(at)}")
         node = self._nodes[at]
         cells = _NodeCells(self._inputs_of(node), [self._storage[v] for v in node.outputs])

@@ -9,6 +9,7 @@ from pytensor.conditional.op import LazyIfElse
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
+from pytensor.graph.rewriting.utils import rewrite_graph
 
 from pytensor_cl._compat import numba_backend
 from pytensor_cl._compat.inner_graphs import graphs_inside, inline_op_from_graphs, rewrite_compiled_inner_graphs
@@ -64,6 +65,8 @@ def prepare_host_branches(fgraph: FunctionGraph) -> None:
 
 def _guard(fgraph: FunctionGraph, *, is_inside: bool) -> None:
     if any(_needs_guard_inside(node) for node in fgraph.apply_nodes if isinstance(node.op, OpFromGraph)):
+        if is_inside:  # PyTensor's rewrites know Ops such as AllocDiag and Softmax by their class
+            rewrite_graph(fgraph, include=("canonicalize", "stabilize", "specialize"), clone=False)
         inline_op_from_graphs(fgraph)
     rewrite_compiled_inner_graphs(fgraph, guard_inner_graph)
     if any(map(may_need_guard, fgraph.apply_nodes)):

@@ -7,11 +7,13 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.conditional.op import ifelse
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.optimize import minimize_scalar, root
 
 from pytensor_cl.linker.selection.vm import NUMBA
 from pytensor_cl.ops.scan_loop import GpuScanLoop
+from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from tests.helpers import ALL as SWEEP
 from tests.helpers import device_ops, on_one_driver, opencl
 
@@ -244,6 +246,19 @@ def test_a_failed_call_leaves_shared_variables(context, placement):
         np.testing.assert_array_equal(counts.get_value(), [2, 0, 0, 0, 0, 4])
     assert f([1, 1, 1]) == 12
     np.testing.assert_array_equal(counts.get_value(), [2, 6, 0, 0, 0, 4])
+
+
+def test_ops_with_rewrites_of_their_own_are_rewritten_before_they_are_guarded():
+    """Otherwise log(softmax(x)) is minus infinity, and the Cholesky factor of a semidefinite diagonal matrix is NaN."""
+    factor = pt.linalg.cholesky(pt.diag(pt.log(table[codes])), on_error="nan")
+    inner = FunctionGraph([table, codes], [pt.log(pt.special.softmax(1000 * table[codes])), factor.sum()], clone=True)
+    guard_inner_graph(inner)
+    f = pytensor.function(inner.inputs, inner.outputs, mode=Mode("py", None))
+    logs, total = f(TABLE, [0, 2, -1])
+    np.testing.assert_allclose(logs, [-5000, -3000, 0])
+    np.testing.assert_allclose(total, np.sqrt(np.log([1, 3, 6])).sum())
+    with pytest.raises(IndexError):
+        f(TABLE, [0, 2, 6])
 
 
 def test_whole_numbers_are_divided_in_a_loop_of_one_kernel_only_by_what_is_not_zero(context):
