@@ -1,24 +1,45 @@
-"""Simulation-based calibration (Talts et al. 2018) of `pytensor_cl.pymc.sample` for three models.
+"""Calibration of all samplers of `pytensor_cl.pymc.sample` in float64 and float32: a table for docs/many-chains.md.
 
-usage: python -m tools.calibration [--replications 100] [--samplers chees meads] [--seed 1]
+usage: python -m tools.calibration [--write] [--models conjugate ...] [--samplers chees ...] [--floatx float32 ...]
+                                   [--chains 2048] [--replications 100] [--seed 1]
 
-Parameters are drawn from the prior, data from them, and the rank of each parameter among independent draws from its
-posterior is found: it is uniform. One PyMC model has all replications, which do not depend on each other. The tool
-prints, for each parameter, the p value of a chi-square test of the ranks in ten bins.
+The models of tests/pymc/closed_forms.py have known posteriors. The first and the last of eight draws of all chains are
+turned into numbers that are uniform if the draws are right, and these are tested.
+
+The other models are for simulation-based calibration (Talts et al. 2018). Parameters are drawn from the prior, data
+from them, and the rank of each parameter among independent draws from its posterior is found: it is uniform. One PyMC
+model has all replications, which do not depend on each other.
+
+A line has the p values of all parameters, each multiplied by the number of its tests; the table has the smallest one
+multiplied by the number of parameters. With --write the table replaces that of docs/many-chains.md; this takes all
+models and samplers. The exit status is 1 if a p value of the table is below 0.001.
 """
 
 import argparse
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor
 from scipy.stats import chisquare
 
 from pytensor_cl.pymc import sample
+from tests.pymc import closed_forms
+from tools.driver_matrix import replaced
 
+PAGE = Path(__file__).parents[1] / "docs" / "many-chains.md"
+BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
+SAMPLERS = ("chees", "meads", "nuts", "hmc", "smc")
+FLOATX = ("float64", "float32")
 BINS = 10
+LEAST = 0.001
+"""Smallest p value of the table that is accepted: 70 right ones are above it but for 7 % of the runs."""
+TUNE = {"correlated": 300}
+"""Iterations of warm-up, where 150 are not enough."""
 
 
 class Simulation(NamedTuple):
@@ -72,59 +93,90 @@ def logistic(n: int, rng: np.random.Generator) -> Simulation:
     return Simulation(model, {"slopes": slopes, "level": level})
 
 
-MODELS: dict[str, Callable[[int, np.random.Generator], Simulation]] = {
+SIMULATIONS: dict[str, Callable[[int, np.random.Generator], Simulation]] = {
     "location and scale": location_and_scale,
     "hierarchy": hierarchy,
     "logistic": logistic,
 }
 
 
-def p_values(simulation: Simulation, sampler: str, seed: int) -> dict[str, float]:
-    """Return the p value of uniform ranks of each parameter.
+def _of_closed_form(name: str, sampler: str, options: argparse.Namespace) -> dict[str, float]:
+    case = closed_forms.CASES[name]()
+    found = sample(
+        case.model,
+        sampler=sampler,
+        chains=options.chains,
+        draws=8,
+        tune=TUNE.get(name, 150),
+        random_seed=options.seed,
+        progressbar=False,
+    )
+    return closed_forms.p_values(case.uniforms, found.posterior)
 
-    Parameters
-    ----------
-    simulation
-        Model and parameters.
-    sampler
-        That of `pytensor_cl.pymc.sample`.
-    seed
-        Of the chains.
-    """
-    options = {} if sampler == "meads" else {"target_accept": 0.85}
+
+def _of_simulation(name: str, sampler: str, options: argparse.Namespace) -> dict[str, float]:
+    simulation = SIMULATIONS[name](options.replications, np.random.default_rng(options.seed))
     found = sample(
         simulation.model,
         sampler=sampler,
         chains=199,
         draws=20,
         tune=150,
-        random_seed=seed,
+        target_accept=None if sampler == "meads" else 0.85,
+        random_seed=options.seed,
         progressbar=False,
-        **options,
     ).posterior
     result = {}
-    for name, true in simulation.true.items():
+    for parameter, true in simulation.true.items():
         # The last draw of each chain: chains are independent of each other.
-        ranks = (found[name].values[:, -1] < true).sum(axis=0)
+        ranks = (found[parameter].values[:, -1] < true).sum(axis=0)
         counts = np.bincount(ranks.ravel() * BINS // 200, minlength=BINS)
-        result[name] = float(chisquare(counts).pvalue)
+        result[parameter] = float(chisquare(counts).pvalue)
     return result
 
 
-def main() -> None:
-    """Print a line for each model and sampler."""
+def table(found: dict[tuple[str, str, str], float]) -> str:
+    """Return the p values by model, sampler and floatX as a table of Markdown."""
+    lines = ["| | floatX | " + " | ".join(f'`"{sampler}"`' for sampler in SAMPLERS) + " |"]
+    lines.append("|---|---|" + "---:|" * len(SAMPLERS))
+    for name in (*closed_forms.CASES, *SIMULATIONS):
+        for floatx in FLOATX:
+            cells = [f"{found[name, sampler, floatx]:.2g}" for sampler in SAMPLERS]
+            lines.append(f"| {name} | {floatx} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print a line for each model, sampler and floatX, and the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [*closed_forms.CASES, *SIMULATIONS]
+    parser.add_argument("--models", nargs="*", choices=names, default=names)
+    parser.add_argument("--samplers", nargs="*", choices=SAMPLERS, default=SAMPLERS)
+    parser.add_argument("--floatx", nargs="*", choices=FLOATX, default=FLOATX)
+    parser.add_argument("--chains", type=int, default=2048)
     parser.add_argument("--replications", type=int, default=100)
-    parser.add_argument("--samplers", nargs="*", default=["chees", "meads"])
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write the table to docs/many-chains.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
-    for name, simulate in MODELS.items():
-        for sampler in options.samplers:
-            rng = np.random.default_rng(options.seed)
-            found = p_values(simulate(options.replications, rng), sampler, options.seed)
-            print(f"{name}, {sampler}:", *(f"{key} p={value:.3f}" for key, value in found.items()), flush=True)
+    found: dict[tuple[str, str, str], float] = {}
+    for name in options.models:
+        test = _of_closed_form if name in closed_forms.CASES else _of_simulation
+        for floatx in options.floatx:
+            for sampler in options.samplers:
+                with pytensor.config.change_flags(floatX=floatx):
+                    each = test(name, sampler, options)
+                found[name, sampler, floatx] = min(1.0, len(each) * min(each.values()))
+                text = " ".join(f"{key}={value:.2g}" for key, value in each.items())
+                print(f"{name}, {sampler}, {floatx}: {text}", flush=True)
+    if len(found) == len(names) * len(SAMPLERS) * len(FLOATX):
+        print(f"\n{table(found)}")
+        if options.write:
+            PAGE.write_text(replaced(PAGE.read_text(), table(found), BEGIN, END))
+    elif options.write:
+        parser.error("--write takes all models, samplers and floatX")
+    return int(min(found.values()) < LEAST)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

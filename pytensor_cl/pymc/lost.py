@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["LostChainMonitor", "States", "find_lost", "lost_chains"]
+__all__ = ["LostChainMonitor", "States", "find_lost", "lost_chains", "mass_excess"]
 
 _LEAST_STATES = 4
 """Fewest states of a chain that say something about where it moves."""
@@ -15,6 +15,8 @@ _SPREADS = 30.0
 """And, on top of that, this many median absolute deviations of the upper half of the chains: 12 standard deviations."""
 _SPREADS_AT_REST = 5.0
 """The same for the density of a chain that did not move."""
+_HIGH_SHARE = 0.9
+"""Of the excesses of all chains, the one that stands for the draws: modes may differ."""
 _LEAST_MOVES = 0.1
 """A chain that has not moved is stuck if its acceptances add up to less; else that was by chance."""
 
@@ -31,12 +33,14 @@ class States(Protocol):
         """Move the chains, and return their log densities."""
 
 
-def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+def lost_chains(log_density: np.ndarray, deviations: np.ndarray, excess: np.ndarray | float = 0.0) -> np.ndarray:
     """Return which chains are where the posterior has next to no mass.
 
     A chain is lost if two numbers are far below those of the other chains: its mean log density, and an estimate of the
     logarithm of the mass of the region where it moves. The estimate is the mean log density plus the sum of the
-    logarithms of the deviations of the chain's own states (exact for a normal distribution, up to a constant). Far
+    logarithms of the deviations of the chain's own states. For a normal distribution without correlations it is exact,
+    up to a constant; for any other one it is too large, as no distribution with these deviations has more volume. So
+    from the estimates of the others `excess` is subtracted: equal modes of which one is correlated are not lost. Far
     below is: below the median of the upper half of all chains by more than 10 and 30 median absolute deviations of that
     half; 5 for the log density of a chain that did not move at all. Half of two chains is one, and has no deviation:
     then that of a normal distribution's log density, the square root of half the number of parameters, takes its place.
@@ -54,6 +58,8 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
         Means over the states of each chain: shape (chains,).
     deviations
         Standard deviations over the states of each chain: shape (chains, parameters).
+    excess
+        Most by which the estimates are too large (`mass_excess`), of each chain or of all.
 
     Returns
     -------
@@ -67,18 +73,39 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     usual = np.median(deviations[moves], axis=0)
     widths = np.maximum(deviations, 1e-10 * usual)[:, usual > 0]
     alone = float(np.sqrt(deviations.shape[1] / 2))
-    low, low_at_rest = (_far_below(log_density, spreads, alone) for spreads in (_SPREADS, _SPREADS_AT_REST))
+    low, low_at_rest = (
+        _far_below(log_density, log_density, spreads, alone) for spreads in (_SPREADS, _SPREADS_AT_REST)
+    )
     is_low = np.where(moves, low, low_at_rest)
-    return is_low & _far_below(log_density + np.log(widths).sum(axis=1), _SPREADS, alone)
+    most = log_density + np.log(widths).sum(axis=1)
+    return is_low & _far_below(most, most - excess, _SPREADS, alone)
 
 
-def _far_below(values: np.ndarray, spreads: float, alone: float) -> np.ndarray:
-    """Return which values are far below those of the upper half; values that are not finite are.
+def mass_excess(deviations: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Return by how much the logarithm of the mass of each chain's region is overestimated by deviations, at most.
+
+    The volume of a distribution (the exponential of its entropy) is at most that of independent normal variables with
+    the same deviations, and at least that of independent normal variables with the same root mean squared gradients
+    (Stam's inequality).
+
+    Parameters
+    ----------
+    deviations, slopes
+        Standard deviations of the states, and root mean squared gradients: shape (chains, parameters).
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        product = deviations * slopes
+        logs = np.where(product > 0, np.log(product), 0.0)
+    return np.maximum(logs.sum(axis=1), 0.0)
+
+
+def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: float) -> np.ndarray:
+    """Return which values are far below the upper half of others; values that are not finite are.
 
     `alone` is the deviation of a half that has one value.
     """
-    values = np.where(np.isfinite(values), values, -np.inf)
-    upper = np.sort(values)[len(values) // 2 :]
+    values, others = (np.where(np.isfinite(part), part, -np.inf) for part in (values, others))
+    upper = np.sort(others)[len(others) // 2 :]
     upper = upper[np.isfinite(upper)]
     if not upper.size:
         return np.zeros(len(values), bool)
@@ -101,12 +128,15 @@ class LostChainMonitor:
     ----------
     restarted : set of int
         Chains that have started again from another one's position.
+    excess : float
+        See `mass_excess`: that of the chains so far, for `find_lost`.
     """
 
     def __init__(self, chains: States, size: int) -> None:
         self._chains = chains
         self._shape = (chains.chains, size)
         self.restarted: set[int] = set()
+        self.excess = 0.0
         # Chains are exchangeable: a generator of its own chooses whose positions are taken.
         self._rng = np.random.default_rng(chains.chains)
         self.forget()
@@ -115,15 +145,15 @@ class LostChainMonitor:
         """Begin another part of the warm-up."""
         self._count = 0
         self._origin = np.zeros(self._shape)
-        self._sums = np.zeros((2, *self._shape))
+        self._sums = np.zeros((3, *self._shape))
         self._log_density = np.zeros(self._shape[0])
 
-    def add(self, positions: np.ndarray, log_density: np.ndarray) -> None:
+    def add(self, positions: np.ndarray, gradients: np.ndarray, log_density: np.ndarray) -> None:
         """Take a state of each chain into account.
 
         Parameters
         ----------
-        positions
+        positions, gradients
             Shape (chains, parameters).
         log_density
             Shape (chains,).
@@ -134,6 +164,8 @@ class LostChainMonitor:
         moved = positions - self._origin
         self._sums[0] += moved
         self._sums[1] += moved * moved
+        with np.errstate(over="ignore"):
+            self._sums[2] += gradients * gradients
         self._log_density += log_density
 
     def restart_lost(self) -> int:
@@ -141,8 +173,12 @@ class LostChainMonitor:
         n = self._count
         if n < _LEAST_STATES:
             return 0
-        variances = np.maximum(self._sums[1] / n - (self._sums[0] / n) ** 2, 0)
-        lost = lost_chains(self._log_density / n, np.sqrt(variances))
+        deviations = np.sqrt(np.maximum(self._sums[1] / n - (self._sums[0] / n) ** 2, 0))
+        excess = mass_excess(deviations, np.sqrt(self._sums[2] / n))
+        finite = excess[np.isfinite(excess)]
+        if finite.size:
+            self.excess = max(self.excess, float(np.quantile(finite, _HIGH_SHARE, method="lower")))
+        lost = lost_chains(self._log_density / n, deviations, excess)
         self.forget()
         if lost.any():
             self.restarted.update(int(index) for index in np.flatnonzero(lost))
@@ -152,7 +188,7 @@ class LostChainMonitor:
         return int(lost.sum())
 
 
-def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray]) -> np.ndarray:
+def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray], excess: float = 0.0) -> np.ndarray:
     """Return the numbers of the chains that are lost (`lost_chains`), or stuck.
 
     A chain is stuck if all its draws are the same, and its acceptance probabilities add up to less than 0.1. In the
@@ -165,11 +201,13 @@ def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray]) -> np.ndarray:
         Shape (chains, draws, parameters), at least four draws; with fewer, none is lost.
     stats
         Log densities ``lp`` and acceptance probabilities ``acceptance_rate``, of shape (chains, draws).
+    excess
+        See `lost_chains`.
     """
     if draws.shape[1] < _LEAST_STATES:
         return np.zeros(0, int)
     # A deviation of exactly zero for a chain that does not move.
     deviations = (draws - draws[:, :1]).std(axis=1, dtype="float64")
-    lost = lost_chains(np.asarray(stats["lp"], "float64").mean(axis=1), deviations)
+    lost = lost_chains(np.asarray(stats["lp"], "float64").mean(axis=1), deviations, excess)
     stuck = ~(deviations > 0).any(axis=1) & (stats["acceptance_rate"].sum(axis=1) < _LEAST_MOVES)
     return np.flatnonzero(lost | stuck)

@@ -97,6 +97,11 @@ class Meads:
         Time between two draws, in units of the scales; None for the time in which momenta are replaced.
     seed
         Seed of the folds.
+
+    Attributes
+    ----------
+    monitor : LostChainMonitor
+        What restarts chains that are lost.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class Meads:
         self._log_sums = np.zeros(2)
         self._kept = 0
         self._inverse_mass = np.ones(chains.density.size)
-        self._monitor = LostChainMonitor(chains, chains.density.size)
+        self.monitor = LostChainMonitor(chains, chains.density.size)
         self.step_size = 1.0
         self._n_steps = 1
 
@@ -143,18 +148,13 @@ class Meads:
             self._finish_warm_up()
         return done
 
-    @property
-    def restarted(self) -> set[int]:
-        """Chains that were lost in the warm-up, and have started again from another one's position."""
-        return self._monitor.restarted
-
     def _look_for_lost_chains(self, trajectory: Steps) -> None:
         """Restart lost chains after three quarters of the warm-up, and at its end."""
         if self._count > self._tune // 2:
-            self._monitor.add(self._chains.flat_state()[0], trajectory.log_density)
+            self.monitor.add(*self._chains.flat_state(), trajectory.log_density)
         if self._count in (3 * self._tune // 4, self._tune):
-            self._monitor.restart_lost()
-            self._monitor.forget()
+            self.monitor.restart_lost()
+            self.monitor.forget()
 
     def _regroup(self) -> None:
         self._folds = np.array_split(self._rng.permutation(self._chains.chains), FOLDS)

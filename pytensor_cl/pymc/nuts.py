@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import compile_function
+from pytensor_cl.pymc.lost import LostChainMonitor
 from pytensor_cl.pymc.samplers import Iteration, State, StepAndMass, window_ends
 from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
@@ -282,9 +283,9 @@ class Nuts:
         return done
 
     @property
-    def restarted(self) -> set[int]:
-        """Chains that were lost in the warm-up, and have started again from another one's position."""
-        return self._adaptation.restarted
+    def monitor(self) -> LostChainMonitor:
+        """What has restarted chains that were lost in the warm-up."""
+        return self._adaptation.monitor
 
     def _adapt(self) -> None:
         trees = self._chains.trees

@@ -105,6 +105,8 @@ class StepAndMass:
     ----------
     has_new_mass : bool
         Whether the last update changed the mass matrix.
+    monitor : LostChainMonitor
+        What restarts chains that are lost.
     """
 
     def __init__(self, chains: SteppingChains, tune: int, target_accept: float) -> None:
@@ -112,7 +114,7 @@ class StepAndMass:
         self._tune = tune
         self._windows = set(window_ends(tune))
         self._mass = MassMatrix(chains.density.size)
-        self._monitor = LostChainMonitor(chains, chains.density.size)
+        self.monitor = LostChainMonitor(chains, chains.density.size)
         self._step = DualAveraging(1.0, target_accept)
         self._count = 0
         self.has_new_mass = False
@@ -140,11 +142,6 @@ class StepAndMass:
             step_size *= 2.0 if grows else 0.5
         self._step.restart(step_size)
 
-    @property
-    def restarted(self) -> set[int]:
-        """Chains that were lost in the warm-up, and have started again from another one's position."""
-        return self._monitor.restarted
-
     def update(self, acceptance: np.ndarray, states: Sequence[State]) -> np.ndarray:
         """Take iterations of the warm-up into account, and return which chains are far outside the others.
 
@@ -158,15 +155,15 @@ class StepAndMass:
         usual = np.ones(len(acceptance), bool)
         for state in states:
             usual &= self._mass.update(state.positions, state.gradients)
-            self._monitor.add(state.positions, state.log_density)
+            self.monitor.add(*state)
         # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
         self._step.update(harmonic_mean(np.maximum(acceptance[usual] if usual.any() else acceptance, 1e-2)))
         self._count += len(states)
         if self._count in self._windows or self._count == self._tune:
             # Before, chains may still be on their way.
             if self._count > self._tune // 2:
-                self._monitor.restart_lost()
-            self._monitor.forget()
+                self.monitor.restart_lost()
+            self.monitor.forget()
         self.has_new_mass = self._count in self._windows and self._change_mass()
         return usual
 
@@ -253,9 +250,9 @@ class Chees:
         return Iteration(stats, step_size, n_steps, tuning)
 
     @property
-    def restarted(self) -> set[int]:
-        """Chains that were lost in the warm-up, and have started again from another one's position."""
-        return self._adaptation.restarted
+    def monitor(self) -> LostChainMonitor:
+        """What has restarted chains that were lost in the warm-up."""
+        return self._adaptation.monitor
 
     def _adapt(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
         state = State(*self._hamiltonian.flat_state(), trajectory.log_density)

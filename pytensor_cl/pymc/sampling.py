@@ -294,17 +294,18 @@ def _attributes(
         "sampler": settings.sampler,
         "step_size": sampler.step_size,
         "trajectory_length": sampler.trajectory_length,
-        "restarted_chains": len(sampler.restarted),
+        "restarted_chains": len(sampler.monitor.restarted),
         **tempering,
     }
-    if sampler.restarted:
+    if sampler.monitor.restarted:
         warn(
-            f"{len(sampler.restarted)} of {call.chains} chains were lost in the warm-up, and have started again from "
+            f"{len(sampler.monitor.restarted)} of {call.chains} chains were lost in the warm-up, and have started again from "
             "others' positions"
         )
     stats = run.kept.stats()
     try:
-        attrs.update(summary(run.kept, stats, tuning + sampling, call.superchains, state.density.parameter_names))
+        seconds, names = tuning + sampling, state.density.parameter_names
+        attrs.update(summary(run.kept, stats, seconds, call.superchains, names, sampler.monitor.excess))
     except MemoryError:
         warn("memory is not enough for effective sample sizes and nested R-hat")
     return attrs, stats
@@ -351,7 +352,12 @@ def _sampler(state: AnyChains, settings: Settings, seeds: np.random.SeedSequence
 
 
 def summary(
-    kept: Draws, stats: Mapping[str, np.ndarray], seconds: float, superchains: int, names: Sequence[str]
+    kept: Draws,
+    stats: Mapping[str, np.ndarray],
+    seconds: float,
+    superchains: int,
+    names: Sequence[str],
+    excess: float = 0.0,
 ) -> dict[str, Any]:
     """Return attributes that say how good the draws are, and warn if they are not.
 
@@ -370,7 +376,7 @@ def summary(
             f"{divergences:,} of {trajectories:,} trajectories diverged; a higher target_accept or another "
             "parametrisation helps"
         )
-    lost = find_lost(flat, stats)
+    lost = find_lost(flat, stats, excess)
     if lost.size:
         some = ", ".join(map(str, lost[:10])) + (", ..." if lost.size > 10 else "")
         warn(

@@ -82,31 +82,68 @@ def test_modes_are_compared_by_their_mass(rng, share):
         np.testing.assert_array_equal(find_lost(q, stats), expected)
 
 
+def correlated_modes(size, correlation, distance):
+    """Two normal distributions of equal mass: a correlated one at zero, and an independent one at some distance."""
+    covariance = np.full((size, size), correlation) + (1 - correlation) * np.eye(size)
+    return covariance, -0.5 * np.linalg.slogdet(covariance)[1], np.linalg.inv(covariance), distance
+
+
+def test_a_mode_that_is_not_correlated_is_not_lost(rng):
+    """Its log density is lower by half the logarithm of the other's determinant, and its mass is the same."""
+    covariance, height, precision, distance = correlated_modes(30, 0.999, 100.0)
+    chains, states = 200, 100
+    q = rng.normal(size=(chains, states, 30))
+    q[:100] = q[:100] @ np.linalg.cholesky(covariance).T
+    gradient = -q
+    gradient[:100] = -q[:100] @ precision
+    log_density = 0.5 * (q * gradient).sum(axis=2)
+    log_density[:100] += height
+    q[100:] += distance
+    stats = {"lp": log_density, "acceptance_rate": np.full((chains, states), 0.8)}
+    assert find_lost(q, stats).size == 100  # what the deviations alone say
+    monitor = LostChainMonitor(StillChains(q[:, -1]), 30)
+    for t in range(states):
+        monitor.add(q[:, t], gradient[:, t], log_density[:, t])
+    assert monitor.restart_lost() == 0
+    assert not find_lost(q, stats, monitor.excess).size
+    # The excess is a bound: that of the normal distribution, and what the diagonal of the precision adds.
+    exact = 0.5 * np.log(np.diag(precision)).sum()
+    assert exact - 3 < monitor.excess < exact + 8
+    # A chain that is lower by more than that is lost.
+    log_density[150] -= exact + 60
+    for t in range(states):
+        monitor.add(q[:, t], gradient[:, t], log_density[:, t])
+    assert monitor.restart_lost() == 1
+    assert monitor.restarted == {150}
+
+
 def test_densities_that_are_not_finite_are_lost():
     log_density = np.array([-1.0, -1.1, -0.9, -np.inf, np.nan, -1.0])
     found = lost_chains(log_density, np.ones((6, 2)))
     np.testing.assert_array_equal(found, [False, False, False, True, True, False])
 
 
+class StillChains:
+    """Chains at given positions, which remember where they were moved."""
+
+    def __init__(self, here):
+        self.here, self.chains, self.moved = here, len(here), None
+
+    def positions(self):
+        return [self.here[:, 0], self.here[:, 1:]]
+
+    def set_positions(self, positions):
+        self.moved = np.column_stack(positions)
+
+
 def test_lost_chains_start_again_from_others(rng):
     """Positions of lost chains are those of others; those of all others stay."""
-
-    class Chains:
-        chains = 40
-        moved = None
-
-        def positions(self):
-            return [here[:, 0], here[:, 1:]]
-
-        def set_positions(self, positions):
-            self.moved = np.column_stack(positions)
-
-    chains = Chains()
+    chains = StillChains(np.zeros((40, 3)))
     monitor = LostChainMonitor(chains, 3)
     for _ in range(6):
-        here = rng.normal(size=(40, 3))
+        here = chains.here = rng.normal(size=(40, 3))
         here[[3, 17]] += 1000
-        monitor.add(here, -0.5 * (here**2).sum(axis=1))
+        monitor.add(here, -here, -0.5 * (here**2).sum(axis=1))
     assert monitor.restart_lost() == 2
     assert monitor.restarted == {3, 17}
     others = np.delete(np.arange(40), [3, 17])
