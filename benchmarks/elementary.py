@@ -26,21 +26,11 @@ Grid = Callable[[np.random.Generator, np.finfo], Arrays]
 
 
 class Function(NamedTuple):
-    """A function of PyTensor.
-
-    Attributes
-    ----------
-    name
-        In PyTensor.
-    grid
-        Makes the arguments, in float64.
-    reference
-        Name in NumPy, if another.
-    """
+    """A function of PyTensor."""
 
     name: str
-    grid: Grid
-    reference: str = ""
+    grid: Grid  # makes the arguments, in float64
+    reference: str = ""  # name in NumPy, if another
 
     @property
     def exact(self) -> np.ufunc:

@@ -34,17 +34,7 @@ THREAD_FLAGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Worker:
-    """A backend's process.
-
-    Parameters
-    ----------
-    label
-        For the tables.
-    backend, device
-        What worker.py is called with.
-    python
-        The interpreter that has the backend.
-    """
+    """A backend's process."""
 
     def __init__(self, label: str, backend: str, device: str, python: str) -> None:
         self.label = label

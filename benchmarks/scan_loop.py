@@ -28,30 +28,14 @@ SEED = 20261125
 
 
 class Model(NamedTuple):
-    """A log density of a series, with its parameters.
-
-    Attributes
-    ----------
-    name
-        Of the model.
-    data
-        The series.
-    parameters
-        What the gradient is taken of, and what differs between the members of a batch.
-    values
-        Of the parameters.
-    logp
-        The log density.
-    chain
-        Cycles of the operations of a step that wait for each other, forward and backward together.
-    """
+    """A log density of a series, with its parameters."""
 
     name: str
-    data: Any
-    parameters: Sequence[Any]
+    data: Any  # the series
+    parameters: Sequence[Any]  # what the gradient is taken of, and what differs between the members of a batch
     values: Sequence[float]
-    logp: Any
-    chain: int
+    logp: Any  # the log density
+    chain: int  # cycles of the operations of a step that wait for each other, forward and backward together
 
 
 def _scan(step: Callable[..., Any], **options: Any) -> Any:

@@ -32,24 +32,13 @@ Arrays = tuple[np.ndarray, ...]
 
 
 class Family(NamedTuple):
-    """Functions of the same arguments.
+    """Functions of the same arguments."""
 
-    Attributes
-    ----------
-    names
-        Of PyTensor; `reference` finds the function to compare with.
-    grid
-        Makes the arguments, in float64, from a random generator and the limits of the dtype.
-    largest
-        SciPy takes what is above for infinity, and what is below its reciprocal for zero.
-    integers
-        How many of the arguments, the first ones, are integers.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of PyTensor; `reference` finds the function to compare with
+    # makes the arguments, in float64, from a random generator and the limits of the dtype
     grid: Callable[[np.random.Generator, np.finfo], Arrays]
-    largest: float = np.inf
-    integers: int = 0
+    largest: float = np.inf  # SciPy takes what is above for infinity, and what is below its reciprocal for zero
+    integers: int = 0  # how many of the arguments, the first ones, are integers
 
     def dtypes(self, dtype: str) -> tuple[str, ...]:
         """Of the arguments."""

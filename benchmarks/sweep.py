@@ -33,23 +33,12 @@ BUDGET = 420.0  # seconds; sizes that are left then are not measured
 
 
 class Sweep(NamedTuple):
-    """A workload of workloads.py at many sizes.
+    """A workload of workloads.py at many sizes."""
 
-    Attributes
-    ----------
-    workload
-        Its name.
-    title
-        Of the plot.
-    elements
-        Of its first input, at scale 1.
-    smallest, largest
-        Elements.
-    """
-
-    workload: str
+    workload: str  # its name
     title: str
-    elements: float
+    elements: float  # of its first input, at scale 1
+    # smallest, largest: elements
     smallest: float = 1
     largest: float = 1e8
 

@@ -12,39 +12,24 @@ Arrays = list[np.ndarray]
 
 
 class Workload(NamedTuple):
-    """One thing to measure.
+    """One thing to measure."""
 
-    Attributes
-    ----------
-    name, family
-        For the tables.
-    make
-        Takes a random generator and a scale, returns the input arrays.
-    numeric
-        Takes a module like NumPy (``numpy`` or ``jax.numpy``) and the arrays, returns the result; None where there is
-        only `cost`.
-    graph
-        Takes PyTensor's module ``tensor`` and the variables, returns the result; None where it is that of `numeric`
-        written with PyTensor's functions.
-    cost
-        Whether the result is a number whose gradients are computed too.
-    wanted
-        Which inputs those are.
-    nbytes, flops
-        Take the inputs and the results; what cannot be avoided.
-    tolerance
-        Relative to the largest element, against float64.
-    """
-
+    # name, family: for the tables
     name: str
     family: str
+    # takes a random generator and a scale, returns the input arrays
     make: Callable[[np.random.Generator, float], Arrays]
+    # takes a module like NumPy (``numpy`` or ``jax.numpy``) and the arrays, returns the result; None where there is
+    # only `cost`
     numeric: Callable[..., Any]
+    # takes PyTensor's module ``tensor`` and the variables, returns the result; None where it is that of `numeric`
+    # written with PyTensor's functions
     graph: Callable[..., Any] | None = None
-    cost: bool = False
+    cost: bool = False  # whether the result is a number whose gradients are computed too
     wanted: tuple[int, ...] = ()
+    # nbytes, flops: take the inputs and the results; what cannot be avoided
     flops: Callable[[Arrays], float] = lambda inputs: 0.0
-    tolerance: float = 1e-4
+    tolerance: float = 1e-4  # relative to the largest element, against float64
 
 
 def _normal(*shapes: tuple[int | str, ...]) -> Callable[[np.random.Generator, float], Arrays]:

@@ -46,15 +46,7 @@ def structure(text: str) -> list[str]:
 
 
 def printed(page: str, name: str) -> list[str]:
-    """Run the code of a page; return what stands above each mark has printed.
-
-    Parameters
-    ----------
-    page
-        The text of the page.
-    name
-        What tracebacks call it.
-    """
+    """Run the code of a page; return what stands above each mark has printed."""
     names: dict[str, object] = {"__name__": "__main__"}
     blocks, tables, text = list(CODE.finditer(page)), [], ""
     for mark in TABLE.finditer(page):

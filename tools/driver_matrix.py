@@ -31,21 +31,11 @@ TESTS = ("tests/routines", "tests/ops")
 
 
 class Amount(NamedTuple):
-    """How much of the tests runs.
+    """How much of the tests runs."""
 
-    Attributes
-    ----------
-    share
-        Of the routine and Op tests, as PYTENSOR_CL_SHARE takes it.
-    minutes
-        For each driver at most.
-    families
-        Of routines under Oclgrind; none are all.
-    """
-
-    share: str
-    minutes: float
-    families: tuple[str, ...]
+    share: str  # of the routine and Op tests, as PYTENSOR_CL_SHARE takes it
+    minutes: float  # for each driver at most
+    families: tuple[str, ...]  # of routines under Oclgrind; none are all
 
 
 AMOUNTS = {
@@ -56,25 +46,14 @@ AMOUNTS = {
 
 @dataclass
 class Driver:
-    """A driver of the matrix.
+    """A driver of the matrix."""
 
-    Attributes
-    ----------
-    name, title
-        For the command line and the table.
-    icd
-        The .icd file of the only driver in its processes; None is the wheel's PoCL, which needs none.
-    needs
-        What to install.
-    environment
-        Variables besides OCL_ICD_VENDORS.
-    """
-
+    # name, title: for the command line and the table
     name: str
     title: str
-    icd: Path | None
+    icd: Path | None  # the .icd file of the only driver in its processes; None is the wheel's PoCL, which needs none
     needs: str
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)  # variables besides OCL_ICD_VENDORS
 
 
 class Row(NamedTuple):

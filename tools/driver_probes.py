@@ -47,24 +47,12 @@ RIGHT, WRONG, RAISED, CRASHED = "right", "wrong", "raised", "crashed"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a graph on a driver.
+    """What became of a graph on a driver."""
 
-    Attributes
-    ----------
-    number
-        Index in `PROBES`.
-    state
-        `RIGHT`, `WRONG`, `RAISED` or `CRASHED`.
-    is_on_device
-        Whether the device computed it.
-    text
-        What is wrong, or why it is on the host.
-    """
-
-    number: int
-    state: str
-    is_on_device: bool
-    text: str = ""
+    number: int  # index in `PROBES`
+    state: str  # `RIGHT`, `WRONG`, `RAISED` or `CRASHED`
+    is_on_device: bool  # whether the device computed it
+    text: str = ""  # what is wrong, or why it is on the host
 
 
 @singledispatch
@@ -105,17 +93,7 @@ def numbers_of_numeric() -> frozenset[int]:
 
 
 def run_here(numbers: Sequence[int], driver: str, path: Path) -> None:
-    """Run probes on the device of a driver in this process; write a line before and after each few of them.
-
-    Parameters
-    ----------
-    numbers
-        Of the probes.
-    driver
-        Its name in ``opencl:NAME``.
-    path
-        Of a file that gets the lines.
-    """
+    """Run probes on the device of a driver in this process; write a line before and after each few of them."""
     warnings.simplefilter("ignore")
     define_contexts({driver: f"opencl:{driver}"}, driver)
     with path.open("w") as file, pytensor.config.change_flags(floatX="float32"):
@@ -158,19 +136,7 @@ def _in_a_process(numbers: Sequence[int], driver: str, environment: dict[str, st
 
 
 def run_on(driver: str, numbers: Sequence[int], environment: dict[str, str], log: Path) -> Iterator[Result]:
-    """Run probes on a driver, and yield what became of them.
-
-    Parameters
-    ----------
-    driver
-        Its name in ``opencl:NAME``.
-    numbers
-        Of the probes.
-    environment
-        Of the processes.
-    log
-        A file that gets what they print.
-    """
+    """Run probes on a driver, and yield what became of them."""
     parts = [list(numbers[start : start + PART]) for start in range(0, len(numbers), PART)]
     while parts:
         part = parts.pop()
@@ -207,15 +173,7 @@ def table(rows: Sequence[str]) -> str:
 
 
 def with_kept_rows(rows: Sequence[str], text: str) -> list[str]:
-    """Return the rows and those of other drivers in an earlier table, in the order of `drivers`.
-
-    Parameters
-    ----------
-    rows
-        New ones.
-    text
-        The page with the earlier table.
-    """
+    """Return the rows and those of other drivers in an earlier table, in the order of `drivers`."""
     earlier = text.partition(BEGIN)[2].partition(END)[0].splitlines()
     found = {row.split(" | ")[0]: row for row in (*earlier, *rows)}
     return [found[key] for driver in drivers() if (key := f"| {driver.title}") in found]

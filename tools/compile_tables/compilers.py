@@ -28,28 +28,16 @@ _REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # as runtime/compilati
 
 @dataclass
 class Kernel:
-    """What a compiler made of one kernel.
+    """What a compiler made of one kernel."""
 
-    Attributes
-    ----------
-    registers
-        Per work-item; on AMD's devices vector registers.
-    scalar_registers, scalar_spills
-        Per wavefront, AMD only; these spills go to lanes of vector registers, not to memory.
-    spills
-        Bytes (NVIDIA: stored and loaded together) or registers (AMD).
-    stack
-        Bytes of private memory, spilled registers included.
-    local
-        Bytes of local memory.
-    """
-
-    registers: int = 0
+    registers: int = 0  # per work-item; on AMD's devices vector registers
+    # scalar_registers, scalar_spills: per wavefront, AMD only; these spills go to lanes of vector registers, not to
+    # memory
     scalar_registers: int = 0
-    spills: int = 0
+    spills: int = 0  # bytes (NVIDIA: stored and loaded together) or registers (AMD)
     scalar_spills: int = 0
-    stack: int = 0
-    local: int = 0
+    stack: int = 0  # bytes of private memory, spilled registers included
+    local: int = 0  # bytes of local memory
 
 
 @dataclass
@@ -210,30 +198,14 @@ def _run(name: str, *arguments: str) -> str:
 
 
 class Compiler:
-    """Compiles texts and keeps the outcomes on disk.
-
-    Parameters
-    ----------
-    folder
-        Of the outcomes; each file is named by the digest of text, options and versions of the tools.
-    """
+    """Compiles texts and keeps the outcomes on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, text: str, target: str, options: Sequence[str]) -> Outcome:
-        """Compile one text for one target.
-
-        Parameters
-        ----------
-        text
-            OpenCL C.
-        target
-            One of `TARGETS`.
-        options
-            Of clang: the version of the language and what the device lacks.
-        """
+        """Compile one text for one target."""
         versions = [_version(name) for name in _NEEDED[_vendor(target)]]
         key = hashlib.blake2s(repr((text, target, tuple(options), versions)).encode(), digest_size=16).hexdigest()
         path = self.folder / key

@@ -21,25 +21,14 @@ DIALECTS = ("CL1.2", "CL3.0")
 
 
 class Known(NamedTuple):
-    """Spills that are accepted, and why.
+    """Spills that are accepted, and why."""
 
-    Attributes
-    ----------
-    template, mark
-        The kernels: of which template, and an expression that matches in their text.
-    targets
-        Where.
-    most
-        Bytes or registers; more is an error.
-    reason
-        For the page.
-    """
-
+    # template, mark: the kernels: of which template, and an expression that matches in their text
     template: str
     mark: str
     targets: tuple[str, ...]
-    most: int
-    reason: str
+    most: int  # bytes or registers; more is an error
+    reason: str  # for the page
 
 
 KNOWN = (
@@ -79,24 +68,12 @@ class Failure(NamedTuple):
 
 @dataclass
 class Results:
-    """Of all compilations.
+    """Of all compilations."""
 
-    Attributes
-    ----------
-    kernels
-        By target and name of the kernel.
-    programs
-        By name of the kernel.
-    failures
-        What did not compile.
-    count
-        Number of compilations.
-    """
-
-    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)
+    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)  # by target and name of the kernel
     programs: dict[str, Program] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    count: int = 0
+    count: int = 0  # number of compilations
 
     def spilled(self) -> list[tuple[str, str]]:
         """Return target and name of the kernels that keep registers in memory, but for those that are `KNOWN`."""

@@ -13,35 +13,21 @@ __all__ = ["LIMITS", "occupancy"]
 
 
 class Limits(NamedTuple):
-    """What a multiprocessor or compute unit has.
+    """What a multiprocessor or compute unit has."""
 
-    Attributes
-    ----------
-    lanes
-        Work-items of a warp or wavefront.
-    simds
-        Parts with registers of their own; the warps of a work-group are spread over them.
-    waves
-        The most that one part holds.
-    registers, unit
-        Vector registers of a part for each lane, and in which units a wavefront gets them.
-    local, local_unit, reserved
-        Bytes of local memory, in which units a work-group gets it, and what the system takes of it for each.
-    groups
-        The most work-groups.
-    scalars, scalar_unit
-        Scalar registers of a part and their units; 0 where every wavefront has all it can address.
-    """
-
-    lanes: int
-    simds: int
-    waves: int
+    lanes: int  # work-items of a warp or wavefront
+    simds: int  # parts with registers of their own; the warps of a work-group are spread over them
+    waves: int  # the most that one part holds
+    # registers, unit: vector registers of a part for each lane, and in which units a wavefront gets them
     registers: int
     unit: int
+    # local, local_unit, reserved: bytes of local memory, in which units a work-group gets it, and what the system takes
+    # of it for each
     local: int
     local_unit: int
-    groups: int
+    groups: int  # the most work-groups
     reserved: int = 0
+    # scalars, scalar_unit: scalar registers of a part and their units; 0 where every wavefront has all it can address
     scalars: int = 0
     scalar_unit: int = 1
 
@@ -62,17 +48,7 @@ def _up(count: int, unit: int) -> int:
 
 
 def occupancy(target: str, kernel: Kernel, group: int) -> float:
-    """Return the share of the wavefronts that could be resident which are.
-
-    Parameters
-    ----------
-    target
-        A key of `LIMITS`.
-    kernel
-        What it needs.
-    group
-        Work-items of a work-group.
-    """
+    """Return the share of the wavefronts that could be resident which are."""
     limits = LIMITS[target]
     waves = -(-group // limits.lanes)
     a_part = min(limits.waves, limits.registers // _up(max(kernel.registers, 1), limits.unit))

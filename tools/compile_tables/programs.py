@@ -27,24 +27,12 @@ TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "scalar
 
 @dataclass
 class Program:
-    """A distinct text.
-
-    Attributes
-    ----------
-    name
-        Of the `KernelSource`.
-    text
-        OpenCL C.
-    devices
-        Names of `record.DEVICES` whose programs have it.
-    origins
-        Tests and benchmarks that launch it.
-    """
+    """A distinct text."""
 
     name: str
-    text: str
-    devices: set[str] = field(default_factory=set)
-    origins: set[str] = field(default_factory=set)
+    text: str  # OpenCL C
+    devices: set[str] = field(default_factory=set)  # names of `record.DEVICES` whose programs have it
+    origins: set[str] = field(default_factory=set)  # tests and benchmarks that launch it
 
     @property
     def family(self) -> str:
@@ -114,21 +102,7 @@ def _commands(share: int, tests: Sequence[str]) -> Iterator[list[str]]:
 def collect(folder: Path, device: str, share: int = 1, tests: Sequence[str] | None = None) -> None:
     """Record the benchmarks and the tests for one kind of device.
 
-    Parameters
-    ----------
-    folder
-        Gets what is recorded.
-    device
-        A name of `record.DEVICES`.
-    share
-        One in so many tests is run.
-    tests
-        Files and folders; None is all that launch kernels.
-
-    Raises
-    ------
-    RuntimeError
-        Nothing could be recorded.
+    `tests`: files and folders; None is all that launch kernels. Raises `RuntimeError`: nothing could be recorded.
     """
     tests = [f"tests/{name}" for name in TESTS] if tests is None else tests
     environment = {

@@ -61,12 +61,7 @@ _KERNEL = re.compile(r"\bvoid\s+(\w+)\s*\(")
 class Recorder:
     """Collects kernels and their work-groups; writes them to a folder.
 
-    Parameters
-    ----------
-    folder
-        Gets a file for each distinct text, and one for the launches of this process.
-    device
-        A name of `DEVICES`: what the texts were made for.
+    `device`: a name of `DEVICES`: what the texts were made for.
     """
 
     def __init__(self, folder: Path, device: str) -> None:

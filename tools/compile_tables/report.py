@@ -123,19 +123,7 @@ kernel's text has a limit of registers, ptxas gets it as an option, as NVIDIA's 
 def page(
     programs: Sequence[Program], groups: dict[str, int], results: Results, targets: Sequence[str], versions: str
 ) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    programs, groups
-        What was compiled, and the work-groups of kernels.
-    results
-        Of the compilers.
-    targets
-        Columns of the tables.
-    versions
-        A sentence on the compilers.
-    """
+    """Return the page."""
     columns = [t for t in targets if t in (*NVIDIA, *AMD)]
     only_benchmarks = all(program.benchmarks for program in programs)
     sources = "the benchmarks" if only_benchmarks else "the tests and the benchmarks"

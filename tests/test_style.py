@@ -1,0 +1,57 @@
+"""What CONTRIBUTING.md asks of texts, as far as a test can hold it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(path for folder in ("pytensor_cl", "tools", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN_BY_TOOLS = "do not edit -->"
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n(.*?)(?=^\w[\w ]*\n-{3,}\n|\Z)", re.MULTILINE | re.DOTALL)
+FRAGMENT = re.compile(r"(Of|What|Which|As|Per|Where|How|That of|Those of|See)\b")
+
+
+def _docstrings(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield getattr(node, "name", path.stem), ast.get_docstring(node) or ""
+
+
+def _descriptions(docstring):
+    """The first line of each description of a parameter, an attribute or a result."""
+    for section in SECTION.finditer(docstring):
+        if section[1] in ("Parameters", "Attributes", "Returns", "Yields"):
+            yield from re.findall(r"^\S.*\n +(\S.*)", section[2], re.MULTILINE)
+
+
+def test_descriptions_are_no_fragments():
+    found = [
+        f"{path.relative_to(ROOT)}: {name}: {text}"
+        for path in SOURCES
+        for name, docstring in _docstrings(path)
+        for text in _descriptions(docstring)
+        if FRAGMENT.match(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def _prose(text):
+    """The lines outside of code, tables and what cannot be divided, with their numbers."""
+    fence = None
+    for number, line in enumerate(text.splitlines(), 1):
+        marker = re.match(r"\s*(`{3,}|:{3,})", line)
+        if marker and (fence is None or line.strip() == fence):
+            fence = marker[1] if fence is None else None
+        elif fence is None and not line.lstrip().startswith("|") and " " in line.strip()[:120]:
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_of_pages_are_at_most_120_characters(page):
+    text = page.read_text()
+    if WRITTEN_BY_TOOLS not in text:
+        found = [f"{page.name}:{number}: {len(line)}" for number, line in _prose(text) if len(line) > 120]
+        assert not found, "\n".join(found)
