@@ -18,7 +18,7 @@ from pytensor_cl._compat.inner_graphs import graphs_inside
 from pytensor_cl.errors import BroadcastError, NegativeLengthError, OpenCLError, OutOfDeviceMemory, RangeLengthError
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, context_of, is_checked
-from pytensor_cl.rewriting.host_backend.in_python import InPython
+from pytensor_cl.rewriting.host_graph.in_python import InPython
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.registry import get_context
