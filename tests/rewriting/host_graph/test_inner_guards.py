@@ -13,7 +13,7 @@ from pytensor.tensor.optimize import minimize_scalar, root
 
 from pytensor_cl.linker.selection.vm import NUMBA
 from pytensor_cl.ops.scan_loop import GpuScanLoop
-from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
+from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph
 from tests.helpers import ALL as SWEEP
 from tests.helpers import device_ops, on_one_driver, opencl
 
