@@ -217,14 +217,7 @@ class Scatter(Indexing):
     On schedule cpu, where there are many values for each element, `_Direct` and `_ByPosition` add to private copies of
     zeros, one for each work-item, which are added up with the array in the end (`PrivateCopies`).
 
-    Parameters
-    ----------
-    context, dtype, ndim, entries, index_types, bounds, schedule
-        See `Indexing`.
-    accumulate
-        Add instead of set.
-    value_dtype, value_ndim
-        Of the values.
+    `accumulate`: add instead of set.
     """
 
     def __init__(self, *arguments: Any, accumulate: bool, value_dtype: str, value_ndim: int, **options: Any) -> None:
