@@ -1,6 +1,6 @@
 """Numbers that decide the speed of convolutions, beside those in ``runtime/tuning.py``.
 
-Costs are counted in multiply-adds of a vector, if nothing else is said.
+Costs are counted in multiply-adds of a vector, if nothing else is said. ``benchmarks/conv.py`` times the kernels.
 """
 
 # --- schedule cpu: packed operands (implicit GEMM) and direct kernels ---
