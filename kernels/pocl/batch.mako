@@ -1,18 +1,17 @@
-## A kernel batch: all kernels of a replayed call in one launch.
+## A kernel batch: all kernels of a replayed call in one launch; runtime/pocl/batch.py explains it.
 ##
 ## Operands    table - for each kernel a head (entry point, offset of its arguments, NDRange, dependency), then
-##             arguments
-## and values; counters - see below; mailboxes - the control block, then one mailbox for each worker.
-## NDRange     One work-item for each worker. The host's thread calls the entry point of this kernel with a global size
-##             of
-## 0.
+##             arguments and values; counters - see below; mailboxes - the control block, then one mailbox for each
+##             worker.
+## NDRange     One work-item for each worker. The host thread calls the entry point of this kernel with a global size of
+##             0.
 ## Work        The work-items of each kernel are divided into shares. Each participant goes through the kernels in
-##             order, and
-## through the shares of each, beginning with its own, and takes work-items until none are left.
-## Invariants  work-items of a kernel are taken only when all kernels up to `depends_on` have ended. A participant that
-## waits for them holds no work-item, so one participant alone gets through all kernels, however late the others come.
-## All counters are zero between two calls.
-## Only PoCL on x86-64 Linux: it relies on the System V ABI, and on the host and the device having the same memory.
+##             order, and through the shares of each, beginning with its own, and takes work-items until none are left.
+## Invariants  Work-items of a kernel are taken only when all kernels up to `depends_on` have ended. A participant that
+##             waits for them holds no work-item, so one participant alone gets through all kernels, however late the
+##             others come. All counters are zero between two calls.
+##             Only PoCL on x86-64 Linux: it relies on the System V ABI, and on the host and the device having the same
+##             memory.
 <%page args="name, spins, polls, max_shares, max_cores"/>\
 typedef struct { ulong entry, arguments, nx, ny, nz, items; long depends_on, unused; } ${name}_kernel;
 

@@ -70,12 +70,7 @@ class CheckedFolder:
 
     Processes may read and write it at the same time. Where nothing can be written, nothing is kept.
 
-    Parameters
-    ----------
-    path
-        The folder, which need not exist.
-    limit
-        Bytes of all files; from there on the oldest are removed.
+    `path`: the folder, which need not exist; `limit`: bytes of all files; from there on the oldest are removed.
     """
 
     def __init__(self, path: Path, limit: int) -> None:

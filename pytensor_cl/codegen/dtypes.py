@@ -95,14 +95,7 @@ def to_long(kind: str, value: str, lanes: int = 1) -> str:
 
     Programs that use it have kernels/common/to_long.mako.
 
-    Parameters
-    ----------
-    kind
-        OpenCL C type of the integer, or of an element.
-    value
-        The integer.
-    lanes
-        Elements of the vector.
+    `kind`: OpenCL C type of the integer, or of an element; `value`: the integer; `lanes`: elements of the vector.
     """
     if kind == "int" and lanes > 1:
         # The names of the functions stand in the text: drivers' build variants look for them.

@@ -354,21 +354,9 @@ Scalar = Value | Complex
 class Emitter:
     """Statements over `count` lanes.
 
-    Parameters
-    ----------
-    count
-        1 writes scalar code, 2, 4, 8 or 16 vector code.
-
-    Attributes
-    ----------
-    statements
-        C statements, one a line, in order.
-    dtypes
-        Every dtype that was bound to a name.
-    preambles
-        Functions that the statements call.
-    widens_bytes
-        Whether bytes were cast to wider integers.
+    `count`: 1 writes scalar code, 2, 4, 8 or 16 vector code; `statements`: C statements, one a line, in order;
+    `dtypes`: every dtype that was bound to a name; `preambles`: functions that the statements call; `widens_bytes`:
+    whether bytes were cast to wider integers.
     """
 
     def __init__(self, count: int) -> None:
@@ -510,10 +498,7 @@ def unroll_of(operations: int) -> int:
     The memory of a large GPU is not kept busy by one element for each work-item. Where much is computed, the registers
     are needed for that.
 
-    Parameters
-    ----------
-    operations
-        Of one element: statements that are emitted for it.
+    `operations`: of one element: statements that are emitted for it.
     """
     return 4 if operations <= SHORT_FUNCTION else 1
 

@@ -88,14 +88,7 @@ def _is_plain(value: object) -> bool:
 def load_or_render(directory: Path, template: str, args: dict[str, object], render: Callable[[], str]) -> str:
     """Return the text of a template, from disk if it is there.
 
-    Parameters
-    ----------
-    directory
-        Where the templates are.
-    template, args
-        Name of the template, and its arguments.
-    render
-        Makes the text.
+    `template`, `args`: name of the template, and its arguments; `render`: makes the text.
     """
     if not all(map(_is_plain, args.values())):
         return render()
@@ -105,12 +98,7 @@ def load_or_render(directory: Path, template: str, args: dict[str, object], rend
 def get_or_render(key: bytes, make: Callable[[], str]) -> str:
     """Return a text, from disk if it is there and undamaged.
 
-    Parameters
-    ----------
-    key
-        All that the text comes from.
-    make
-        Makes the text.
+    `key`: all that the text comes from; `make`: makes the text.
     """
     folder = _texts(usable_folder(default_folder()) / _NAME)
     content = folder.read(key)

@@ -19,14 +19,8 @@ __all__ = ["KernelSource", "kernel_source", "render"]
 class KernelSource(NamedTuple):
     """OpenCL C text of one or several kernels.
 
-    Attributes
-    ----------
-    name
-        Unique to the text; the kernels in it are called `name` or ``name_<suffix>``.
-    source
-        The kernels.
-    preambles
-        Functions that must precede the kernels; a program holds each text once.
+    `name`: unique to the text; the kernels in it are called `name` or ``name_<suffix>``; `source`: the kernels;
+    `preambles`: functions that must precede the kernels; a program holds each text once.
     """
 
     name: str

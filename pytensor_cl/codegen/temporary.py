@@ -57,10 +57,7 @@ def report_unusable(folder: Path, problem: str) -> None:
 def temporary_folder(room: int = 0) -> Path:
     """Return a temporary folder of this process; a path where nothing can be written, if none can be made.
 
-    Parameters
-    ----------
-    room
-        Bytes that can be written to it.
+    `room`: bytes that can be written to it.
     """
     found = next((folder for folder in _made.folders if free_bytes(folder) >= room), None)
     if found is not None:

@@ -48,14 +48,7 @@ class ARange:
 
     Inputs are start, stop and step: numbers of the host.
 
-    Parameters
-    ----------
-    context
-        The context of the new array.
-    dtype
-        Of the array: an integer or real one.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    `dtype`: of the array: an integer or real one.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
@@ -120,15 +113,6 @@ class Eye:
     """Make a matrix with ones on a diagonal and zeros elsewhere.
 
     Inputs are the rows, the columns, and how far the diagonal is above the main one: integers of the host.
-
-    Parameters
-    ----------
-    context
-        The context of the new array.
-    dtype
-        Of the array.
-    schedule
-        See `ARange`.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
@@ -156,15 +140,6 @@ class Bartlett:
     """Make the triangular window of `numpy.bartlett`.
 
     The input is the number of values: an integer of the host.
-
-    Parameters
-    ----------
-    context
-        The context of the new array.
-    dtype
-        Of the array: a real one.
-    schedule
-        See `ARange`.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:

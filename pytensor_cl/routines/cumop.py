@@ -92,12 +92,8 @@ class _Plan(NamedTuple):
 def geometry_struct(index: str, outer_dims: int) -> Struct:
     """Return the struct with the layouts of the arrays and the partition of the work; rows are along the axis.
 
-    Parameters
-    ----------
-    index
-        C type of its members.
-    outer_dims
-        Other dimensions that it holds, from the innermost outwards; lengths and steps in elements.
+    `index`: C type of its members; `outer_dims`: other dimensions that it holds, from the innermost outwards; lengths
+    and steps in elements.
     """
     return Struct(
         (index, "outputs length chunk chunks blocks tiles in_step out_step first_total"),
@@ -154,20 +150,7 @@ class CumOp(AlongAxis[_Plan]):
     dtype. The elements are combined in blocks, so sums of floats are more accurate than one after another;
     a product overflows or underflows where a block's own product does.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    operation
-        ``"add"`` or ``"mul"``.
-    dtype
-        Of the input and the output.
-    ndim
-        Number of dimensions, at least one.
-    axis
-        Along which; not negative.
-    schedule
-        See `Routine`. Complex numbers have kernels of schedule simt only, which run on CPUs too.
+    `operation`: ``"add"`` or ``"mul"``; `ndim`: number of dimensions, at least one; `axis`: along which; not negative.
     """
 
     _noun = "a cumulative operation"

@@ -17,20 +17,7 @@ __all__ = ["Join", "Stack"]
 class Join(Routine):
     """Concatenate arrays along an axis.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtypes
-        Of each input.
-    dtype
-        Of the output.
-    ndim
-        Dimensions of every array, at least one.
-    axis
-        Not negative.
-    schedule
-        See `Routine`.
+    `ndim`: dimensions of every array, at least one; `axis`: not negative.
     """
 
     def __init__(
@@ -84,17 +71,7 @@ class Join(Routine):
 
 
 class Stack(Routine):
-    """Make a vector of scalars: 0-d arrays, or NumPy scalars of the host.
-
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of the inputs and the output.
-    schedule
-        See `Routine`.
-    """
+    """Make a vector of scalars: 0-d arrays, or NumPy scalars of the host."""
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
         super().__init__(context, schedule)

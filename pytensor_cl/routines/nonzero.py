@@ -57,18 +57,8 @@ def _flat(array: GpuArray, copy: Copy, stepped: bool = False) -> tuple[GpuArray,
 class _Masked(Routine):
     """What the routines share: two kernels, one that counts in each chunk, and one that uses the counts.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype, ndim
-        Of the array that is zero or not; at least one dimension.
-    output_mode
-        What the second kernel does.
-    schedule
-        See `Routine`.
-    options
-        More arguments of the template.
+    `dtype`, `ndim`: of the array that is zero or not; at least one dimension; `options`: more arguments of the
+    template.
     """
 
     def __init__(
@@ -141,13 +131,7 @@ class _Masked(Routine):
 
 
 class Nonzero(_Masked):
-    """The indices of the elements that are not zero, in C order: an int64 vector per dimension.
-
-    Parameters
-    ----------
-    context, dtype, ndim, schedule
-        See `_Masked`.
-    """
+    """The indices of the elements that are not zero, in C order: an int64 vector per dimension."""
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
         super().__init__(context, dtype, ndim, "coords", schedule, dims=ndim)
@@ -184,15 +168,7 @@ class Flatnonzero(Nonzero):
 
 
 class Select(_Masked):
-    """Elements of an array where a mask of its shape is true: ``select(x, mask)`` is ``x[mask]``.
-
-    Parameters
-    ----------
-    context, schedule
-        See `Routine`.
-    dtype, ndim
-        Of the array.
-    """
+    """Elements of an array where a mask of its shape is true: ``select(x, mask)`` is ``x[mask]``."""
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
         super().__init__(context, "bool", ndim, "select", schedule, element=carrier(dtype))
@@ -225,16 +201,7 @@ class Select(_Masked):
 class Expand(_Masked):
     """Copy an array with other elements where a mask of its shape is true: ``expand(x, y, mask)``.
 
-    Parameters
-    ----------
-    context, schedule
-        See `Routine`.
-    dtype, ndim
-        Of the array.
-    accumulate
-        Add the values instead of setting them.
-    value_dtype
-        Of the values.
+    `accumulate`: add the values instead of setting them.
     """
 
     def __init__(

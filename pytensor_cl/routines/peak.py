@@ -27,12 +27,8 @@ REPEATS = 12
 class Peak(NamedTuple):
     """The best that was measured.
 
-    Attributes
-    ----------
-    bytes_per_second
-        Read and written by a copy of an array that is larger than caches.
-    flops
-        Multiplications and additions per second, by dtype.
+    `bytes_per_second`: read and written by a copy of an array that is larger than caches; `flops`: multiplications and
+    additions per second, by dtype.
     """
 
     bytes_per_second: float
@@ -80,13 +76,7 @@ def _flops(context: Context, dtype: str) -> float:
 
 
 def measure_peak(context: Context) -> Peak:
-    """Return what a device reaches; it is measured once for each context, in less than a second.
-
-    Parameters
-    ----------
-    context
-        The device should have nothing else to do.
-    """
+    """Return what a device reaches; it is measured once for each context, in less than a second."""
     if context not in _known:
         dtypes = ("float32", "float64") if context.info.has_fp64 else ("float32",)
         _known[context] = Peak(_bandwidth(context), {dtype: _flops(context, dtype) for dtype in dtypes})

@@ -103,22 +103,9 @@ class _Pooling(Routine):
 
     The last dimensions of an array are pooled; all in front of them are alike.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of what is pooled.
-    windows
-        One for each dimension that is pooled: 1 to 3.
-    ceil
-        Whether the last window along a dimension may reach out of the padding, if it begins before it.
-    inc_pad
-        Whether padding counts as elements of an average.
-    other
-        Dtype of the second input, where there is one, and of the output; None: the same.
-    schedule
-        See `Routine`.
+    `windows`: one for each dimension that is pooled: 1 to 3; `ceil`: whether the last window along a dimension may
+    reach out of the padding, if it begins before it; `inc_pad`: whether padding counts as elements of an average;
+    `other`: dtype of the second input, where there is one, and of the output; None: the same.
 
     Raises
     ------

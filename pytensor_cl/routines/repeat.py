@@ -28,18 +28,7 @@ class Repeat(Routine):
 
     There is one number for each element along the axis, or one for all.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype, ndim
-        Of the array.
-    axis
-        Not negative.
-    repeats_dtype
-        Of the numbers: an integer or bool.
-    schedule
-        See `Routine`.
+    `axis`: not negative; `repeats_dtype`: of the numbers: an integer or bool.
     """
 
     def __init__(

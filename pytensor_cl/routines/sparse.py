@@ -95,14 +95,7 @@ class CsrDot(_Compressed):
     factor (inner, columns) or (inner,), and the number of columns of the sparse matrix, a number of the host. The
     output is (rows, columns) or (rows,).
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of the entries, the dense factor and the output: an integer or real one.
-    schedule
-        See `Routine`.
+    `dtype`: of the entries, the dense factor and the output: an integer or real one.
     """
 
     function = "dot"
@@ -146,14 +139,7 @@ class CsrSampledDot(_Compressed):
     Inputs are the columns (n) and where each row begins and ends (rows + 1), both int32, ``X`` (rows, k) and ``Y``
     (columns, k). The output is (n,).
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of ``X``, ``Y`` and the output: an integer or real one.
-    schedule
-        See `Routine`.
+    `dtype`: of ``X``, ``Y`` and the output: an integer or real one.
     """
 
     function = "sampled"

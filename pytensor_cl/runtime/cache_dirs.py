@@ -47,10 +47,7 @@ def configure_caches() -> None:
 def check_room(nbytes: int) -> None:
     """Check that PoCL can write to its folder.
 
-    Parameters
-    ----------
-    nbytes
-        Bytes that it may write.
+    `nbytes`: bytes that it may write.
 
     Raises
     ------

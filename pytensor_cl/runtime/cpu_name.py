@@ -74,10 +74,7 @@ def _pointers_to(word: bytes, base: int) -> list[int]:
 def repair_cpu_name(device: "cl.Device") -> list[str]:
     """Give a device a CPU name that its compiler accepts.
 
-    Parameters
-    ----------
-    device
-        A pyopencl device.
+    `device`: a pyopencl device.
 
     Returns
     -------

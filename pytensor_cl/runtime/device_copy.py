@@ -23,11 +23,6 @@ class Copies:
 
     A CPU driver's own copy may be a ``memcpy`` by one thread (PoCL), half as fast as all threads together: there a
     kernel copies what is large.
-
-    Parameters
-    ----------
-    queue, programs, info
-        Of the context.
     """
 
     def __init__(self, queue: Queue, programs: ProgramCache, info: DeviceInfo) -> None:

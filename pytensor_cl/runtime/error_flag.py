@@ -14,12 +14,8 @@ _RECORD = np.dtype([("number", "i4"), ("detail", "i4"), ("value", "i8"), ("limit
 class ErrorRecord(NamedTuple):
     """The error record of a kernel.
 
-    Attributes
-    ----------
-    number
-        Number of the routine (`Checked.set_error_flag`); from 1.
-    detail, value, limit
-        Their meaning depends on the routine: an axis, an index, a length.
+    `number`: number of the routine (`Checked.set_error_flag`); from 1; `detail`, `value`, `limit`: their meaning
+    depends on the routine: an axis, an index, a length.
     """
 
     number: int
@@ -29,13 +25,7 @@ class ErrorRecord(NamedTuple):
 
 
 class DeviceErrorFlag:
-    """An error record in the memory of a context's device. The first error stays until it is read.
-
-    Parameters
-    ----------
-    context
-        An open context.
-    """
+    """An error record in the memory of a context's device. The first error stays until it is read."""
 
     def __init__(self, context: DeviceContext) -> None:
         self._context = context

@@ -24,11 +24,6 @@ def _context() -> Context | None:
 def copy_by_device(array: np.ndarray) -> np.ndarray | None:
     """Copy an array with its order in memory, as ``array.copy("K")`` does.
 
-    Parameters
-    ----------
-    array
-        Of any strides.
-
     Returns
     -------
     numpy.ndarray or None

@@ -13,10 +13,7 @@ def granted_cores(group: Path = Path("/sys/fs/cgroup")) -> int:
     This is the size of its CPU set, or the CPU quota of its control group where that is smaller. Threads that wait for
     each other in a loop use up such a quota.
 
-    Parameters
-    ----------
-    group
-        Folder of the control group (version 2), as it appears in a container.
+    `group`: folder of the control group (version 2), as it appears in a container.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

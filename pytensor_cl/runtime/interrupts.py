@@ -22,15 +22,7 @@ PAUSE = 0.4
 class _Handler:
     """Handles SIGINT as before, and sends the signal again until `end`.
 
-    Parameters
-    ----------
-    before
-        The handler until now.
-
-    Attributes
-    ----------
-    raised
-        What that has raised first.
+    `before`: the handler until now.
     """
 
     def __init__(self, before: Callable[..., Any]) -> None:
@@ -92,10 +84,7 @@ def in_another_thread[Result](work: Callable[[], Result]) -> Result:
 
     After an interrupt the work continues; the process ends when it has ended.
 
-    Parameters
-    ----------
-    work
-        Is called once.
+    `work`: is called once.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()

@@ -11,12 +11,7 @@ __all__ = ["CapturedAllocation", "Launch", "LaunchCapture"]
 class CapturedAllocation(NamedTuple):
     """A buffer that was allocated during a capture. One buffer of the pool may be several of them, one after the other.
 
-    Attributes
-    ----------
-    number
-        Counts the allocations, from 1.
-    nbytes
-        Requested bytes.
+    `number`: counts the allocations, from 1; `nbytes`: requested bytes.
     """
 
     number: int
@@ -26,14 +21,8 @@ class CapturedAllocation(NamedTuple):
 class Launch(NamedTuple):
     """A kernel that was enqueued.
 
-    Attributes
-    ----------
-    kernel
-        The pyopencl kernel.
-    global_size, local_size
-        The NDRange.
-    arguments
-        Buffers, by-value arguments, and a `CapturedAllocation` in place of each buffer that was allocated meanwhile.
+    `kernel`: the pyopencl kernel; `global_size`, `local_size`: the NDRange; `arguments`: buffers, by-value arguments,
+    and a `CapturedAllocation` in place of each buffer that was allocated meanwhile.
     """
 
     kernel: "cl.Kernel"
@@ -45,14 +34,8 @@ class Launch(NamedTuple):
 class LaunchCapture:
     """What the thread that made this object enqueues on a queue, and allocates, while ``is_on`` is true.
 
-    Attributes
-    ----------
-    is_on
-        Whether commands are captured now.
-    launches
-        Kernels that were enqueued since the list was replaced.
-    unsupported
-        The first command that cannot be repeated by launches alone; empty if there was none.
+    `is_on`: whether commands are captured now; `launches`: kernels that were enqueued since the list was replaced;
+    `unsupported`: the first command that cannot be repeated by launches alone; empty if there was none.
     """
 
     def __init__(self) -> None:

@@ -16,12 +16,7 @@ __all__ = ["EnqueueLauncher"]
 class _EnqueuedKernel:
     """A kernel object that a sequence enqueues.
 
-    Parameters
-    ----------
-    launch
-        What is enqueued.
-    kernel
-        Kernel object of the same function, with arguments of its own.
+    `kernel`: kernel object of the same function, with arguments of its own.
     """
 
     def __init__(self, launch: Launch, kernel: Kernel) -> None:
@@ -58,12 +53,7 @@ class _EnqueuedKernel:
 class EnqueueSequence:
     """Kernels that are enqueued one after the other.
 
-    Parameters
-    ----------
-    queue
-        The in-order queue of their context.
-    kernels
-        Of the sequence.
+    `queue`: the in-order queue of their context.
     """
 
     def __init__(self, queue: Queue, kernels: Sequence[_EnqueuedKernel]) -> None:
@@ -91,13 +81,7 @@ class EnqueueSequence:
 
 
 class EnqueueLauncher:
-    """Makes and runs sequences in which each kernel is enqueued on its own; works with every driver.
-
-    Parameters
-    ----------
-    programs, queue
-        Of the context.
-    """
+    """Makes and runs sequences in which each kernel is enqueued on its own; works with every driver."""
 
     uses_addresses = False
 

@@ -54,12 +54,8 @@ _VERSIONED = re.compile(r"(pocl)-([\d.]+)")
 class PlatformName:
     """The name of a platform, and the properties by which platforms of one name are ordered.
 
-    Attributes
-    ----------
-    name
-        As ``opencl:<name>`` has it.
-    reported_name, version, library
-        The platform's name and version, and the file of its driver; empty if unknown.
+    `reported_name`, `version`, `library`: the platform's name and version, and the file of its driver; empty if
+    unknown.
     """
 
     name: str
@@ -197,12 +193,8 @@ def _write(file: Path, devices: dict[str, str]) -> None:
 def report_change_of_device(spec: str, device: str) -> None:
     """Write a line to stderr if a name refers to another device or driver than in the user's last run.
 
-    Parameters
-    ----------
-    spec
-        ``opencl`` or ``opencl:<name>...``; numbers are the loader's.
-    device
-        The device to which it refers now, and its driver.
+    `spec`: ``opencl`` or ``opencl:<name>...``; numbers are the loader's; `device`: the device to which it refers now,
+    and its driver.
     """
     file = _devices_file()
     if usable_folder(file.parent) != file.parent:
@@ -217,15 +209,7 @@ def report_change_of_device(spec: str, device: str) -> None:
 
 
 def first_device_numbers(names: Sequence[PlatformName], counts: Sequence[int]) -> list[int]:
-    """Return the number of each platform's first device among those of the same name.
-
-    Parameters
-    ----------
-    names
-        Of the platforms.
-    counts
-        How many devices each has.
-    """
+    """Return the number of each platform's first device among those of the same name."""
     first = [0] * len(names)
     taken: dict[str, int] = {}
     for k in sorted(range(len(names)), key=lambda k: names[k].rank):

@@ -58,14 +58,8 @@ def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kerne
 class Kernel:
     """A kernel with arguments of its own.
 
-    Parameters
-    ----------
-    handle
-        The pyopencl kernel.
-    program
-        What it is from, which is kept as long as the kernel.
-    set_bytes
-        Sets an argument that is passed by value; None uses the driver's.
+    `handle`: the pyopencl kernel; `program`: what it is from, which is kept as long as the kernel; `set_bytes`: sets an
+    argument that is passed by value; None uses the driver's.
     """
 
     __slots__ = ("_has_null_arguments", "_program", "handle", "set_buffer", "set_bytes")
@@ -88,14 +82,9 @@ class Kernel:
     ) -> None:
         """Enqueue the kernel without waiting.
 
-        Parameters
-        ----------
-        queue
-            The queue of the kernel's context.
-        global_size, local_size
-            The NDRange; None leaves the work-group size to the driver.
-        args
-            Buffers (None is a null pointer), NumPy scalars of the exact type, or ``bytes`` for structs passed by value.
+        `queue`: the queue of the kernel's context; `global_size`, `local_size`: the NDRange; None leaves the work-group
+        size to the driver; `args`: buffers (None is a null pointer), NumPy scalars of the exact type, or ``bytes`` for
+        structs passed by value.
         """
         if queue.capture is not None:
             queue.capture.note_launch(self.handle, global_size, local_size, args)
@@ -134,22 +123,11 @@ class Kernel:
 class ProgramCache:
     """The programs of a context, by the kernels in them, as long as there are references to them.
 
-    Parameters
-    ----------
-    context
-        The pyopencl context.
-    options
-        Options of every build.
-    cache_dir
-        Folder of the package's caches; None is the user's cache folder.
-    variants
-        From a program's text to the ways to build it.
-    precompile
-        Makes a context manager around the build of a new program (`ContextHooks.precompile`); None makes none.
-    structs_by_reference
-        Whether kernels read structs from buffers: the driver takes none as arguments.
-    check_room
-        Called before the driver compiles a program, and a kernel (`ContextHooks.check_room`).
+    `options`: options of every build; `cache_dir`: folder of the package's caches; None is the user's cache folder;
+    `variants`: from a program's text to the ways to build it; `precompile`: makes a context manager around the build of
+    a new program (`ContextHooks.precompile`); None makes none; `structs_by_reference`: whether kernels read structs
+    from buffers: the driver takes none as arguments; `check_room`: called before the driver compiles a program, and a
+    kernel (`ContextHooks.check_room`).
     """
 
     def __init__(
@@ -241,12 +219,7 @@ class ProgramCache:
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object of a source, which is built now if it has not been built.
 
-        Parameters
-        ----------
-        source
-            What `build` got, or shall get.
-        function
-            Name of the kernel function if it is not the source's own.
+        `function`: name of the kernel function if it is not the source's own.
         """
         (program,) = self.build((source,))
         self._check_room("")

@@ -51,10 +51,7 @@ _thread_state = _ThreadState()
 def choose(mode: Callable[[], str]) -> None:
     """Set the function that returns where lines are written.
 
-    Parameters
-    ----------
-    mode
-        Returns ``"auto"`` (later, if stderr is no terminal), ``"always"`` or ``"never"``.
+    `mode`: returns ``"auto"`` (later, if stderr is no terminal), ``"always"`` or ``"never"``.
     """
     _Settings.mode = staticmethod(mode)
 
@@ -71,13 +68,7 @@ def _is_terminal() -> bool:
 
 
 class _Pause:
-    """Something that compiles.
-
-    Parameters
-    ----------
-    description
-        What compiles, and for what.
-    """
+    """Something that compiles."""
 
     def __init__(self, description: str) -> None:
         self._description = description
@@ -138,14 +129,8 @@ def _described(description: str, driver: str) -> str:
 def compiling(description: str, driver: str, label: str | None = None) -> Iterator[None]:
     """Report a pause while the block runs; compilations inside it are part of it.
 
-    Parameters
-    ----------
-    description
-        What compiles, such as ``"12 kernels"``.
-    driver
-        Name of the compiler: a driver or a backend.
-    label
-        Name of the function for which it is done; None is that of the call.
+    `driver`: name of the compiler: a driver or a backend; `label`: name of the function for which it is done; None is
+    that of the call.
     """
     if _thread_state.pause is not None:
         yield
@@ -170,10 +155,7 @@ def _end() -> None:
 def calling(label: str | None) -> Iterator[None]:
     """Mark a call of a function: until it ends, the first use of a kernel may be a pause.
 
-    Parameters
-    ----------
-    label
-        Name of the function; None if it has none.
+    `label`: name of the function; None if it has none.
     """
     before = _thread_state.label
     _thread_state.label = label or before
@@ -190,10 +172,7 @@ def calling(label: str | None) -> Iterator[None]:
 def kernel_is_new(driver: str) -> None:
     """Note that a kernel was created: its first launch, in this call, may compile it.
 
-    Parameters
-    ----------
-    driver
-        Whose kernel it is.
+    `driver`: whose kernel it is.
     """
     if _thread_state.depth and _thread_state.pause is None:
         _thread_state.is_call = True

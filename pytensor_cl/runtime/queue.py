@@ -21,28 +21,11 @@ _MAX_KEPT = 64  # objects that are kept for commands, after which those of comma
 class Queue:
     """An in-order command queue.
 
-    Parameters
-    ----------
-    context
-        The pyopencl context.
-    device
-        The pyopencl device.
-    synchronous
-        Wait after each command, so that an error surfaces at the command that caused it.
-    hooks
-        What the driver does where the queue is used; None does nothing.
-
-    Attributes
-    ----------
-    handle
-        The pyopencl queue.
-    capture
-        The capture of launches that is under way; None if there is none.
-    may_take_long
-        Whether the next wait may take long: a driver compiles, or the last wait was long. This thread then handles
-        signals while another one waits.
-    hooks
-        What the driver does where the queue is used.
+    `device`: the pyopencl device; `synchronous`: wait after each command, so that an error surfaces at the command that
+    caused it; `hooks`: what the driver does where the queue is used; None does nothing; `handle`: the pyopencl queue;
+    `capture`: the capture of launches that is under way; None if there is none; `may_take_long`: whether the next wait
+    may take long: a driver compiles, or the last wait was long. This thread then handles signals while another one
+    waits.
     """
 
     def __init__(
@@ -102,14 +85,8 @@ class Queue:
     def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
         """Enqueue a copy of a contiguous host array into a buffer; keeps the array until the copy has ended.
 
-        Parameters
-        ----------
-        buffer
-            Destination.
-        array
-            Must not change until the copy has ended.
-        offset
-            First byte of the destination.
+        `buffer`: destination; `array`: must not change until the copy has ended; `offset`: first byte of the
+        destination.
         """
         self._note_unsupported("an upload")
         self.mark_submitted()

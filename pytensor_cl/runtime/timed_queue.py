@@ -20,20 +20,9 @@ KERNEL, COPY, UPLOAD, DOWNLOAD = "kernel", "copy", "upload", "download"
 class Command(NamedTuple):
     """A command of the device; times are those of the host's ``perf_counter_ns``.
 
-    Attributes
-    ----------
-    kind
-        KERNEL, COPY, UPLOAD or DOWNLOAD.
-    name
-        Name of the kernel.
-    nbytes
-        Bytes of a transfer.
-    context
-        Name of the context.
-    step
-        Number of the step that enqueued it (`CommandLog.step`).
-    enqueued, start, end
-        When the host enqueued it, and when the device ran it.
+    `kind`: KERNEL, COPY, UPLOAD or DOWNLOAD; `name`: name of the kernel; `nbytes`: bytes of a transfer; `step`: number
+    of the step that enqueued it (`CommandLog.step`); `enqueued`, `start`, `end`: when the host enqueued it, and when
+    the device ran it.
     """
 
     kind: str
@@ -61,21 +50,8 @@ class _Pending(NamedTuple):
 class CommandLog:
     """The commands that one thread enqueues on a context while it is timed.
 
-    Parameters
-    ----------
-    context
-        The context.
-
-    Attributes
-    ----------
-    thread
-        The thread that made the log.
-    step
-        Number of the step that enqueues commands now; the caller sets it.
-    pending
-        Commands whose time stamps have not been read.
-    waited
-        When a wait for all commands ended.
+    `thread`: the thread that made the log; `step`: number of the step that enqueues commands now; the caller sets it;
+    `pending`: commands whose time stamps have not been read; `waited`: when a wait for all commands ended.
     """
 
     def __init__(self, context: Context) -> None:
@@ -89,12 +65,7 @@ class CommandLog:
 class _ProfilingQueue(Queue):
     """An in-order queue of a context that logs every command.
 
-    Parameters
-    ----------
-    like
-        The queue that it replaces.
-    log
-        Receives the commands.
+    `like`: the queue that it replaces; `log`: receives the commands.
     """
 
     def __init__(self, like: Queue, log: CommandLog) -> None:
@@ -198,10 +169,7 @@ def _timed_context(context: Context) -> Iterator[CommandLog]:
 def timed(contexts: Sequence[Context]) -> Iterator[list[CommandLog]]:
     """Time the commands of some contexts; wait for these at both ends.
 
-    Parameters
-    ----------
-    contexts
-        Their commands inside a nested block of this kind belong only to the nested block.
+    `contexts`: their commands inside a nested block of this kind belong only to the nested block.
     """
     with ExitStack() as stack:
         yield [stack.enter_context(_timed_context(context)) for context in contexts]

@@ -29,7 +29,7 @@ def network(context, rng):
     f = opencl([x], pt.tanh(pt.tanh(x @ first) @ second).sum(0))
     value = normal(rng, 100, 64)
     expected = np.tanh(np.tanh(value @ first.get_value()) @ second.get_value()).sum(0)
-    for _ in range(100):  # until the participation of threads is measured, too
+    for _ in range(100):  # until the thread mode is measured, too
         np.testing.assert_allclose(f(value), expected, 1e-3, 1e-3)
     return f, value
 

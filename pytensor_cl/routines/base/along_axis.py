@@ -23,10 +23,7 @@ class _Plan(Protocol):
 class Operands(NamedTuple):
     """The arguments of a kernel that stand for its arrays.
 
-    Attributes
-    ----------
-    input, output
-        Buffer, and the offset where the kernel begins.
+    `input`, `output`: buffer, and the offset where the kernel begins.
     """
 
     input: tuple[Any, np.int64]
@@ -39,16 +36,7 @@ class AlongAxis[Plan: _Plan](Routine):
     A subclass defines `_plan`, which returns what a launch does for the layout of the input and the strides of the
     output, and `_enqueue`. A plan has the attribute ``problem`` with the first elements of the arrays.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    ndim
-        Number of dimensions.
-    axis
-        Along which; not negative.
-    schedule
-        See `Routine`.
+    `ndim`: number of dimensions; `axis`: along which; not negative.
     """
 
     _noun: ClassVar[str] = "an operation"

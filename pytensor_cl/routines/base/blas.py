@@ -42,12 +42,7 @@ def arithmetic_types(dtype: np.dtype) -> dict[str, str]:
 def call_struct(operands: str, scalar_type: str) -> Struct:
     """Return the struct of what may change from call to call: offsets, and scalars that are given by value.
 
-    Parameters
-    ----------
-    operands
-        Names of the arrays, separated by spaces.
-    scalar_type
-        C type of alpha and beta.
+    `operands`: names of the arrays, separated by spaces; `scalar_type`: C type of alpha and beta.
     """
     return Struct(("long", f"{operands} alpha_at beta_at"), (scalar_type, "alpha beta"))
 
@@ -58,18 +53,7 @@ class BlasRoutine(Routine):
     Called with ``(C, alpha, A, B, beta)`` if `has_c`, with ``(alpha, A, B)`` if only `has_alpha`, else with
     ``(A, B)``.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every operand.
-    operands
-        Names of the arrays in the struct that kernels take in each call, separated by spaces.
-    has_c, has_alpha
-        Which of the terms there are.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    `operands`: names of the arrays in the struct that kernels take in each call, separated by spaces.
     """
 
     def __init__(
@@ -101,12 +85,7 @@ class BlasRoutine(Routine):
     def _bind(self, starts: Sequence[int], *scalars: Scalar | None) -> tuple[bytes, tuple[Buffer, ...]]:
         """Return the struct of what may change from call to call, and the buffers of scalars that are on the device.
 
-        Parameters
-        ----------
-        starts
-            Offset of each array.
-        *scalars
-            alpha and beta; None for those that this routine has not.
+        `starts`: offset of each array; `*scalars`: alpha and beta; None for those that this routine has not.
         """
         if not self.has_alpha:
             return self._call.pack_values(*starts, 0, 0, self._zero, self._zero), ()

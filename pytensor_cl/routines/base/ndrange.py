@@ -41,12 +41,8 @@ def power_of_two(n: int) -> int:
 def index_type(reach: int, overshoot: int = 0) -> str:
     """Return the C type, ``int`` or ``long``, that holds every value of an index.
 
-    Parameters
-    ----------
-    reach
-        The largest value that is used: an offset, a position, a number of elements.
-    overshoot
-        How far a loop steps past it before it ends: the size of the NDRange, or of a tile.
+    `reach`: the largest value that is used: an offset, a position, a number of elements; `overshoot`: how far a loop
+    steps past it before it ends: the size of the NDRange, or of a tile.
     """
     return "int" if reach + overshoot < INT_LIMIT else "long"
 
@@ -64,14 +60,8 @@ def local_memory(info: DeviceInfo) -> int:
 def work_group_size(info: DeviceInfo, most: int, bytes_per_item: int = 0, fixed_bytes: int = 0) -> int:
     """Return the size of a work-group, a power of two, within the device's limits.
 
-    Parameters
-    ----------
-    info
-        The device.
-    most
-        The size that suits the kernel.
-    bytes_per_item, fixed_bytes
-        Local memory that the kernel declares: for each work-item, and besides.
+    `most`: the size that suits the kernel; `bytes_per_item`, `fixed_bytes`: local memory that the kernel declares: for
+    each work-item, and besides.
     """
     most = min(most, info.max_work_group_size)
     if bytes_per_item:
@@ -86,18 +76,9 @@ def ndrange(
 
     The kernel's work-items loop over `size` elements with the NDRange as step.
 
-    Parameters
-    ----------
-    context
-        Where the kernel runs.
-    kernel
-        What is launched; its own limit may be below the device's.
-    size
-        Number of elements, at least one.
-    most
-        Work-items of a work-group where the limits allow it.
-    groups_per_unit
-        Work-groups for each compute unit, at most.
+    `kernel`: what is launched; its own limit may be below the device's; `size`: number of elements, at least one;
+    `most`: work-items of a work-group where the limits allow it; `groups_per_unit`: work-groups for each compute unit,
+    at most.
     """
     limit = min(context.info.max_work_group_size, kernel.max_work_group_size(context.device))
     local = power_of_two(min(most, limit))
@@ -167,12 +148,8 @@ class WorkGroupLimits:
     def with_fitting_groups[Plan](self, make: Callable[[], Plan], drop_kernels: Callable[[], None]) -> Plan:
         """Return the result of `make`; while work-groups are too large, call `drop_kernels` and `make` again.
 
-        Parameters
-        ----------
-        make
-            Chooses a work-group size from `info`, and gets kernels from `kernel`.
-        drop_kernels
-            Drops kernels and plans of the work-group size that is too large.
+        `make`: chooses a work-group size from `info`, and gets kernels from `kernel`; `drop_kernels`: drops kernels and
+        plans of the work-group size that is too large.
         """
         while True:
             try:

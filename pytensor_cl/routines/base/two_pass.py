@@ -24,16 +24,9 @@ def chunks_of(total: int, wanted: int) -> tuple[int, int]:
 class KernelLaunch(NamedTuple):
     """A launch, all but its buffers and the offsets of the arrays.
 
-    Attributes
-    ----------
-    kernel
-        What is launched.
-    global_size, local_size
-        NDRange and work-group; None leaves the work-group's size to the driver.
-    geometry
-        The struct with extents and strides.
-    in_shift, out_shift
-        Elements from an array's first element to where the launch begins.
+    `global_size`, `local_size`: NDRange and work-group; None leaves the work-group's size to the driver; `geometry`:
+    the struct with extents and strides; `in_shift`, `out_shift`: elements from an array's first element to where the
+    launch begins.
     """
 
     kernel: Kernel
@@ -51,12 +44,8 @@ class KernelLaunch(NamedTuple):
 class PartialResults(NamedTuple):
     """Offsets of the partial results of several reductions in one buffer.
 
-    Attributes
-    ----------
-    offsets
-        Bytes from the buffer's begin to the first partial result of each reduction.
-    nbytes
-        Size of the buffer.
+    `offsets`: bytes from the buffer's begin to the first partial result of each reduction; `nbytes`: size of the
+    buffer.
     """
 
     offsets: tuple[int, ...]
@@ -66,13 +55,9 @@ class PartialResults(NamedTuple):
     def of(cls, count: int, accumulators: Iterable[tuple[Any, bool]]) -> "PartialResults":
         """Return the layout.
 
-        Parameters
-        ----------
-        count
-            Partial results of each reduction; 0 where one launch does all.
-        accumulators
-            For each reduction the dtype of its accumulator, and whether there is a rounding error to each value. The
-            rounding errors follow the values.
+        `count`: partial results of each reduction; 0 where one launch does all; `accumulators`: for each reduction the
+        dtype of its accumulator, and whether there is a rounding error to each value. The rounding errors follow the
+        values.
         """
         end, offsets = 0, []
         for dtype, is_compensated in accumulators:
@@ -85,14 +70,9 @@ class PartialResults(NamedTuple):
 class TwoPass(NamedTuple):
     """The launches of a reduction for one set of layouts.
 
-    Attributes
-    ----------
-    first
-        The launches of the first pass, which write partial results; without `final` they write the results.
-    final
-        Combines the partial results; None where one pass does all.
-    partial_bytes
-        Size of the buffer between the passes.
+    `first`: the launches of the first pass, which write partial results; without `final` they write the results;
+    `final`: combines the partial results; None where one pass does all; `partial_bytes`: size of the buffer between the
+    passes.
     """
 
     first: tuple[KernelLaunch, ...] = ()

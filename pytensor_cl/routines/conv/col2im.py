@@ -56,14 +56,7 @@ def _row_stride(p: Problem, lanes: int) -> int:
 def is_applicable(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
     """Whether the gradient with respect to x of a simplified problem can be computed so, and in the cache.
 
-    Parameters
-    ----------
-    p
-        The convolution itself: y is what the gradient is computed from.
-    lanes, rows
-        Of a register tile.
-    itemsize
-        Bytes of an element.
+    `p`: the convolution itself: y is what the gradient is computed from; `itemsize`: bytes of an element.
     """
     size = lanes * _taps(p) * _row_stride(p, lanes) * itemsize
     fits = size <= (COL2IM_PRODUCT_BYTES if p.batch > 1 or p.m >= COL2IM_LONG_SUM_TERMS else COL2IM_SINGLE_IMAGE_BYTES)
@@ -78,14 +71,7 @@ def is_applicable(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
 def split_blocks(p: Problem, lanes: int, vectors: int, itemsize: int, units: int) -> Col2imBlocks:
     """Split a problem for which `is_applicable` holds.
 
-    Parameters
-    ----------
-    p, lanes, itemsize
-        As of `is_applicable`.
-    vectors
-        Of a register tile.
-    units
-        Work-items that run at a time.
+    `units`: work-items that run at a time.
     """
     taps, row_stride = _taps(p), _row_stride(p, lanes)
     most = max(1, COL2IM_PRODUCT_BYTES // (lanes * taps * row_stride * itemsize))  # vectors of channels

@@ -44,14 +44,7 @@ class _Plan(NamedTuple):
 class Engine:
     """Kernels for problems of one dtype.
 
-    Parameters
-    ----------
-    context, dtype
-        The context of the arrays, and their dtype.
-    schedule
-        ``"cpu"`` or ``"simt"``.
-    epilogue
-        What is computed of each element before it is stored; for float32 and float64.
+    `epilogue`: what is computed of each element before it is stored; for float32 and float64.
 
     Raises
     ------
@@ -191,18 +184,9 @@ class Engine:
     ) -> None:
         """Enqueue what computes the outputs: y, or what the epilogue makes of it.
 
-        Parameters
-        ----------
-        problems
-            Makes the problems from the layouts of the arrays.
-        x, w
-            In the roles that they have in the problems.
-        outputs
-            One, unless an epilogue has several.
-        further
-            What the epilogue reads besides.
-        whole
-            The convolution whose gradient the problems are.
+        `problems`: makes the problems from the layouts of the arrays; `x`, `w`: in the roles that they have in the
+        problems; `outputs`: one, unless an epilogue has several; `whole`: the convolution whose gradient the problems
+        are.
         """
         if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
             x = contiguous(x)

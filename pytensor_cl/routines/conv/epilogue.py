@@ -23,24 +23,10 @@ def is_of_channels(known: Sequence[bool | None]) -> bool:
 class ConvEpilogue:
     """An element function of a convolution's output and of further arrays; see ``kernels/conv/epilogue.mako``.
 
-    Parameters
-    ----------
-    context
-        Where to run.
-    whole
-        The function; further arrays have one element for each channel, or the shape of the output. Where dtypes differ,
-        or there are several outputs, it is a kernel of its own.
-    schedule
-        As of the routine that applies it.
-
-    Attributes
-    ----------
-    unfused
-        The function as a kernel of its own.
-    fits
-        Whether kernels can apply it.
-    product
-        The same for matrix products over channels, in dimensions n, groups, m and positions.
+    `whole`: the function; further arrays have one element for each channel, or the shape of the output. Where dtypes
+    differ, or there are several outputs, it is a kernel of its own; `unfused`: the function as a kernel of its own;
+    `fits`: whether kernels can apply it; `product`: the same for matrix products over channels, in dimensions n,
+    groups, m and positions.
     """
 
     def __init__(self, context: Context, whole: Epilogue, schedule: str | None = None) -> None:

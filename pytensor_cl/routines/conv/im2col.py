@@ -39,14 +39,7 @@ class Blocks(NamedTuple):
 class Im2colSchedule:
     """How to split problems, and what kernels for them have in common.
 
-    Parameters
-    ----------
-    dtype
-        Of the arrays.
-    register_bytes
-        Width of the device's vector registers.
-    lanes
-        Elements of a vector.
+    `register_bytes`: width of the device's vector registers; `lanes`: elements of a vector.
     """
 
     def __init__(self, dtype: np.dtype, register_bytes: int, lanes: int) -> None:

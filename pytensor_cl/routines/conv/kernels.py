@@ -21,16 +21,8 @@ __all__ = ["ConvKernels"]
 class ConvKernels:
     """Renders the kernels of one dtype.
 
-    Parameters
-    ----------
-    dtype
-        Of the arrays.
-    lanes
-        Elements of a vector of schedule cpu.
-    im2col
-        The schedule of kernels that read filters in place.
-    epilogue
-        What is computed of each element before it is stored.
+    `lanes`: elements of a vector of schedule cpu; `im2col`: the schedule of kernels that read filters in place;
+    `epilogue`: what is computed of each element before it is stored.
     """
 
     def __init__(self, dtype: np.dtype, lanes: int, im2col: Im2colSchedule, epilogue: ConvEpilogue | None) -> None:

@@ -17,12 +17,7 @@ __all__ = ["FusedGradient", "Launch", "col2im_launch", "grad_weights_launch", "w
 class FusedGradient(NamedTuple):
     """A gradient that one kernel may compute.
 
-    Attributes
-    ----------
-    name
-        Of the variant: "col2im" or "grad_weights".
-    convolution
-        Makes the convolution whose gradient it is, from the layouts of what the problems have as x, w and y.
+    `convolution`: makes the convolution whose gradient it is, from the layouts of what the problems have as x, w and y.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Numbers that decide the speed of convolutions, beside those in ``runtime/tuning.py``.
 
-Costs are counted in multiply-adds of a vector, if nothing else is said.
+Costs are counted in multiply-adds of a vector, if nothing else is said. ``benchmarks/conv.py`` times the kernels.
 """
 
 # --- schedule cpu: packed operands (implicit GEMM) and direct kernels ---
@@ -44,7 +44,7 @@ COL2IM_MAX_DEPTH = 1024  # terms of a sum that are computed at a time
 GRAD_WEIGHTS_BLOCK_POSITIONS = 448
 GRAD_WEIGHTS_BLOCK_ROWS = 96  # channels times taps of a block
 GRAD_WEIGHTS_MIN_POSITIONS = 512  # positions of all images
-GRAD_WEIGHTS_MAX_FEATURES = 256
+GRAD_WEIGHTS_MAX_FEATURES = 256  # channels of y in a group
 GRAD_WEIGHTS_MAX_ELEMENTS = 1 << 18  # elements of w: they stay in the cache, and are read and written for each block
 GRAD_WEIGHTS_MAX_STEP = 2  # distance of elements of x that vectors can be made of
 GRAD_WEIGHTS_IN_PLACE_POSITIONS = 256  # positions of an image from which x is read in place

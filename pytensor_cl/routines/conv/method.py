@@ -10,12 +10,7 @@ _APPLY_EPILOGUES = frozenset(("winograd", "pointwise", "im2col", "implicit_gemm"
 class Method(NamedTuple):
     """A way to compute a problem.
 
-    Attributes
-    ----------
-    name
-        Of the method; for those with a kernel of their own, that of the kernel too.
-    parameters
-        Of the kernel.
+    `name`: of the method; for those with a kernel of their own, that of the kernel too.
     """
 
     name: str
@@ -30,12 +25,7 @@ class Method(NamedTuple):
 class Elements(NamedTuple):
     """An NDRange whose work-items loop over elements; its size depends on the compiled kernel, too.
 
-    Attributes
-    ----------
-    total
-        Number of elements.
-    group
-        Work-items of a work-group, at most.
+    `total`: number of elements; `group`: work-items of a work-group, at most.
     """
 
     total: int
@@ -45,16 +35,8 @@ class Elements(NamedTuple):
 class Partition(NamedTuple):
     """A partition of a problem among work-items.
 
-    Attributes
-    ----------
-    global_size, local_size
-        The NDRange.
-    workspace
-        Elements that all work-items need.
-    split_k
-        Into how many parts the sums fall.
-    blocks
-        What `pytensor_cl.routines.conv.plan.encode` takes.
+    `global_size`, `local_size`: the NDRange; `workspace`: elements that all work-items need; `split_k`: into how many
+    parts the sums fall.
     """
 
     global_size: tuple[int, ...]

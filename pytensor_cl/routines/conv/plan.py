@@ -72,14 +72,8 @@ class Window(NamedTuple):
 class Geometry(NamedTuple):
     """The parameters of a convolution.
 
-    Attributes
-    ----------
-    windows
-        Per spatial dimension.
-    groups
-        Channels fall into so many groups, which are convolved apart.
-    flip
-        Whether the kernel is flipped, as mathematics has it.
+    `windows`: per spatial dimension; `groups`: channels fall into so many groups, which are convolved apart; `flip`:
+    whether the kernel is flipped, as mathematics has it.
     """
 
     windows: tuple[Window, ...]
@@ -111,16 +105,8 @@ class Problem(NamedTuple):
     ``y[n, g, m, q] = sum over c, t of w[g, m, c, t] * x[n, g, c, q * stride + t * dilation - pad]``, with x zero
     outside of its image.
 
-    Attributes
-    ----------
-    batch, groups, m, c
-        Extents of n, g, m and c.
-    axes
-        Spatial dimensions.
-    x, w, y
-        Strides along n, g, c; along g, m, c; along n, g, m.
-    starts
-        First elements of x, w and y, relative to the offsets of the arrays.
+    `batch`, `groups`, `m`, `c`: extents of n, g, m and c; `axes`: spatial dimensions; `x`, `w`, `y`: strides along n,
+    g, c; along g, m, c; along n, g, m; `starts`: first elements of x, w and y, relative to the offsets of the arrays.
     """
 
     batch: int
@@ -247,14 +233,8 @@ def signals(ndim: int, x: Layout, w: Layout, y: Layout, padding: Sequence[int]) 
     A dimension of the batch along which x repeats becomes one of filters, and one along which w repeats becomes a
     batch; None if there would be several of a kind.
 
-    Parameters
-    ----------
-    ndim
-        Number of spatial dimensions.
-    x, w, y
-        With the same dimensions of the batch in front.
-    padding
-        Zeros on either side of x, per spatial dimension.
+    `ndim`: number of spatial dimensions; `x`, `w`, `y`: with the same dimensions of the batch in front; `padding`:
+    zeros on either side of x, per spatial dimension.
     """
     shape, strides = collapse(x.shape[:-ndim], [layout.strides[:-ndim] for layout in (x, w, y)])
     kinds = {"m": (1, 0, 0, 0), "batch": (1, 0, 0, 0), "groups": (1, 0, 0, 0)}
@@ -357,18 +337,10 @@ def encode(
 ) -> bytes:
     """Pack a conv_plan.
 
-    Parameters
-    ----------
-    p
-        A simplified problem.
-    span
-        First and one past the last element of x, then of w, relative to where the problem starts in them.
-    blocks
-        Along m, n and k what is packed at a time; what is read at a time along k; the elements of the workspace.
-    split_k
-        Into how many parts, one after the other in y, the sums fall.
-    partial_stride
-        How far the parts are from one another; the size of y, if it is None.
+    `p`: a simplified problem; `span`: first and one past the last element of x, then of w, relative to where the
+    problem starts in them; `blocks`: along m, n and k what is packed at a time; what is read at a time along k; the
+    elements of the workspace; `split_k`: into how many parts, one after the other in y, the sums fall;
+    `partial_stride`: how far the parts are from one another; the size of y, if it is None.
     """
     columns = tuple(zip(*p.axes, strict=True))  # out, taps, ..., strides of y
     shape = (p.batch, p.groups, p.m, p.c, *(v for column in columns[:6] for v in column))

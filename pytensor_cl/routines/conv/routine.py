@@ -22,27 +22,11 @@ __all__ = ["ConvForward", "ConvGradInput", "ConvGradWeight", "Convolve"]
 class _Convolution(Routine):
     """What convolutions and their gradients have in common.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every array.
-    ndim
-        Number of spatial dimensions: 1, 2 or 3.
-    strides, dilation
-        Per spatial dimension.
-    groups
-        Channels fall into so many groups, which are convolved apart.
-    padding
-        Per spatial dimension how many zeros there are before and after the input.
-    flip
-        Whether the kernel is flipped, as mathematics has it; else this is a cross-correlation.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
-    epilogue
-        What is computed of each element before it is stored: further arrays follow the inputs; no part of the gradient
-        with respect to w.
+    `ndim`: number of spatial dimensions: 1, 2 or 3; `strides`, `dilation`: per spatial dimension; `groups`: channels
+    fall into so many groups, which are convolved apart; `padding`: per spatial dimension how many zeros there are
+    before and after the input; `flip`: whether the kernel is flipped, as mathematics has it; else this is a
+    cross-correlation; `epilogue`: what is computed of each element before it is stored: further arrays follow the
+    inputs; no part of the gradient with respect to w.
 
     Raises
     ------
@@ -213,12 +197,7 @@ class Convolve(Routine):
     The dimensions in front broadcast. If `full`, the result has every position where x and w overlap, else those where
     the smaller is inside the larger.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        As of `ConvForward`; integer types, too.
-    ndim
-        Number of dimensions of a signal: 1, 2 or 3.
+    `ndim`: number of dimensions of a signal: 1, 2 or 3.
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:

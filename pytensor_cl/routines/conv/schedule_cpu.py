@@ -71,18 +71,8 @@ def _has_few_channels(p: Problem) -> bool:
 class CpuSchedule:
     """Facts of a device and of a routine that decide how schedule cpu computes a problem.
 
-    Parameters
-    ----------
-    dtype
-        Of the arrays.
-    register_bytes
-        Width of the device's vector registers.
-    lanes
-        Elements of a vector.
-    units
-        Compute units.
-    tuning
-        Parameters of ``runtime/tuning.py``.
+    `register_bytes`: width of the device's vector registers; `lanes`: elements of a vector; `units`: compute units;
+    `tuning`: parameters of ``runtime/tuning.py``.
     """
 
     dtype: np.dtype
@@ -173,14 +163,10 @@ class CpuSchedule:
     # --- gradients in one kernel ---
 
     def col2im(self, phases: Sequence[Problem], p: Problem) -> col2im.Col2imBlocks | None:
-        """Return how one kernel computes the gradient of inputs for all phases; None where that is no way.
+        """Return how one kernel computes the gradient of inputs for all phases; None if another method is better.
 
-        Parameters
-        ----------
-        phases
-            Simplified problems that compute the gradient, too.
-        p
-            The simplified convolution whose gradient it is.
+        `phases`: simplified problems that compute the gradient, too; `p`: the simplified convolution whose gradient it
+        is.
         """
         im2col, itemsize = self.im2col, self.dtype.itemsize
         if not (self._is_product(phases) and col2im.is_applicable(p, im2col.lanes, im2col.mr, itemsize)):
@@ -188,13 +174,7 @@ class CpuSchedule:
         return col2im.split_blocks(p, im2col.lanes, im2col.vectors, itemsize, self.units)
 
     def grad_weights(self, problems: Sequence[Problem], p: Problem) -> grad_weights.GradWeightsBlocks | None:
-        """Return how gradients of weights are computed from x that is im2col; None where that is no way.
-
-        Parameters
-        ----------
-        problems, p
-            As of `col2im`.
-        """
+        """Return how gradients of weights are computed from x that is im2col; None if another method is better."""
         if not (self._is_product(problems) and grad_weights.is_applicable(p, self.lanes)):
             return None
         return grad_weights.split_blocks(p, self.lanes, self._items(p))
@@ -206,14 +186,8 @@ class CpuSchedule:
 class _Candidate(NamedTuple):
     """A method, and when it is taken: the first applicable one is.
 
-    Attributes
-    ----------
-    name
-        Of the method.
-    is_applicable
-        Whether it computes a simplified problem, and does so faster than those that come later.
-    parameters
-        Returns the parameters of its kernel for a problem.
+    `is_applicable`: whether it computes a simplified problem, and does so faster than those that come later;
+    `parameters`: returns the parameters of its kernel for a problem.
     """
 
     name: str

@@ -31,18 +31,8 @@ __all__ = ["SimtSchedule", "Tile", "is_small", "tile_of"]
 class Tile(NamedTuple):
     """What a work-group computes.
 
-    Attributes
-    ----------
-    template
-        Of the kernel.
-    group
-        Work-items along both sides of a work-group.
-    rows, columns
-        Channels and positions.
-    step
-        Terms of the sums between barriers.
-    parameters
-        What the template takes.
+    `group`: work-items along both sides of a work-group; `rows`, `columns`: channels and positions; `step`: terms of
+    the sums between barriers.
     """
 
     template: str
@@ -119,17 +109,7 @@ def _is_enough(p: Problem, info: DeviceInfo) -> bool:
 
 
 def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
-    """Choose the kernel for a simplified problem; None chooses the one for any problem.
-
-    Parameters
-    ----------
-    p
-        The problem.
-    info
-        The device.
-    dtype
-        Of the arrays.
-    """
+    """Choose the kernel for a simplified problem; None chooses the one for any problem."""
     runs = (
         dtype == np.float32
         and info.max_work_group_size >= 2 * max(SIMT_LARGE_ROWS)
@@ -147,14 +127,8 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
 class SimtSchedule:
     """Facts of a device and of a routine that decide how schedule simt computes a problem.
 
-    Parameters
-    ----------
-    dtype
-        Of the arrays.
-    info
-        The device, with the limits that hold for the routine's kernels.
-    tuning
-        Parameters of ``runtime/tuning.py``.
+    `info`: the device, with the limits that hold for the routine's kernels; `tuning`: parameters of
+    ``runtime/tuning.py``.
     """
 
     dtype: np.dtype

@@ -136,12 +136,7 @@ class Winograd:
     arXiv:1509.09308): 36 multiplications for 16 outputs, instead of 144. In float32 results are about five times less
     accurate than sums: with 512 channels, errors are 2e-6 of the outputs' standard deviation.
 
-    Parameters
-    ----------
-    context, dtype
-        The context of the arrays, and their dtype.
-    epilogue
-        What is computed of each element before it is stored.
+    `epilogue`: what is computed of each element before it is stored.
     """
 
     def __init__(self, context: Context, dtype: str, epilogue: ConvEpilogue | None = None) -> None:
@@ -210,12 +205,7 @@ class Winograd:
     ) -> Callable[[GpuArray, GpuArray, GpuArray, Sequence[GpuArray]], None]:
         """Return what enqueues a simplified problem, given x, w, y and what the epilogue reads.
 
-        Parameters
-        ----------
-        p
-            A problem that `suits`.
-        span
-            First and one past the last element of x and w, as `encode` takes them.
+        `p`: a problem for which Winograd applies; `span`: first and one past the last element of x and w (`encode`).
         """
         q = normalized(p)
         moved = q.starts[1] - p.starts[1]

@@ -36,13 +36,8 @@ def transforms(count: int, taps: int, points: Sequence[Fraction]) -> Transforms:
     d and g are evaluated as polynomials at the points and at infinity, which is the transposed algorithm of Toom and
     Cook; as many products are left as there are elements of d.
 
-    Parameters
-    ----------
-    count, taps
-        Lengths of y and of g.
-    points
-        ``count + taps - 2`` different numbers. Small ones, of which none is much nearer to zero than the others, keep
-        rounding errors small.
+    `count`, `taps`: lengths of y and of g; `points`: ``count + taps - 2`` different numbers. Small ones, of which none
+    is much nearer to zero than the others, keep rounding errors small.
     """
     others = [[q for q in points if q != p] for p in points]
     scales = [prod(p - q for q in rest) for p, rest in zip(points, others, strict=True)]
@@ -88,14 +83,7 @@ def code(matrix: Matrix, dtype: str, ctype: str) -> Code:
 
     Where columns, or rows, are the same but for signs, what they share is computed once.
 
-    Parameters
-    ----------
-    matrix
-        Of numbers.
-    dtype
-        Of the literals.
-    ctype
-        Of the column's elements; may be a vector type.
+    `ctype`: of the column's elements; may be a vector type.
     """
     columns = list(zip(*matrix, strict=True))
     names, lines = [f"x{i}" for i in range(len(columns))], []

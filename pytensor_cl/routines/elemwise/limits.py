@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of element functions, beside those in ``runtime/tuning.py``."""
+"""Numbers that decide the speed of element functions, beside those in ``runtime/tuning.py``.
+
+``benchmarks/run.py`` and ``sweep.py`` time the kernels.
+"""
 
 # --- schedule cpu ---
 SPREAD_BYTES = 128  # between lines of which the first-level cache has room for hundreds

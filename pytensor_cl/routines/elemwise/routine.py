@@ -47,16 +47,9 @@ Strides = tuple[tuple[int, ...], ...]
 class ElementFunction(Protocol):
     """C code of a function of one element of each input.
 
-    Attributes
-    ----------
-    input_dtypes, output_dtypes
-        What ``i0..`` and ``o0..`` are; bool is a byte that is 0 or 1.
-    preambles
-        Functions that the statements call, for any number of lanes.
-    itemsize
-        Bytes of the widest type.
-    operations
-        Statements for one element.
+    `input_dtypes`, `output_dtypes`: what ``i0..`` and ``o0..`` are; bool is a byte that is 0 or 1; `preambles`:
+    functions that the statements call, for any number of lanes; `itemsize`: bytes of the widest type; `operations`:
+    statements for one element.
     """
 
     @property
@@ -136,12 +129,7 @@ class _Plan(NamedTuple):
 class Columns(NamedTuple):
     """Which arrays have one element for several lanes.
 
-    Attributes
-    ----------
-    arrays
-        Their numbers.
-    is_wide
-        Whether a vector has at most two of their elements.
+    `arrays`: their numbers; `is_wide`: whether a vector has at most two of their elements.
     """
 
     arrays: tuple[int, ...] = ()
@@ -234,20 +222,8 @@ def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
 class Elemwise(Routine):
     """Apply an element function.
 
-    Parameters
-    ----------
-    context
-        Where to run.
-    function
-        What to compute.
-    broadcast
-        Per input and dimension, whether its length is known to be 1, so that it may be repeated.
-    ndim
-        Dimensions of every array.
-    by_value
-        Which inputs are NumPy scalars instead of arrays.
-    schedule
-        See `Routine`.
+    `broadcast`: per input and dimension, whether its length is known to be 1, so that it may be repeated; `ndim`:
+    dimensions of every array; `by_value`: which inputs are NumPy scalars instead of arrays.
     """
 
     def __init__(

@@ -28,15 +28,8 @@ Strides = tuple[tuple[int, ...], ...]
 class Fold(NamedTuple):
     """Rows that are taken together.
 
-    Attributes
-    ----------
-    shape, strides
-        Of all arrays, rows along the first dimension.
-    group
-        How many are taken for one.
-    roles
-        Of each array: ``"dense"``, ``"row"`` (the same for each row), ``"column"`` (one element for each row), or
-        ``"same"`` (one element).
+    `shape`, `strides`: of all arrays, rows along the first dimension; `roles`: of each array: ``"dense"``, ``"row"``
+    (the same for each row), ``"column"`` (one element for each row), or ``"same"`` (one element).
     """
 
     shape: Shape
@@ -93,14 +86,8 @@ def _group_of(width: int, lanes: int) -> int:
 def find_fold(shape: Shape, strides: Strides, lanes: int, outputs: int) -> Fold | None:
     """Return how to fold rows, or None where that is not possible, or gains nothing.
 
-    Parameters
-    ----------
-    shape, strides
-        Of all arrays, the outputs last; dimensions that can be merged have been.
-    lanes
-        Elements of a vector.
-    outputs
-        How many arrays are outputs.
+    `shape`, `strides`: of all arrays, the outputs last; dimensions that can be merged have been; `lanes`: elements of a
+    vector.
     """
     if len(shape) < 2 or prod(shape) < MIN_FOLDED_ARRAY_ELEMENTS:
         return None

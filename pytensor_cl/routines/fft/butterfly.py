@@ -84,14 +84,7 @@ def _odd(writer: _Writer, x: list[Complex]) -> list[Complex]:
 def butterfly(radix: int, dtype: str, vector: str) -> str:
     """Return statements that transform ``r0, i0, r1, i1...`` in place, forward.
 
-    Parameters
-    ----------
-    radix
-        Length of the transform: a power of two, or odd.
-    dtype
-        Of the literals.
-    vector
-        C type of the variables.
+    `radix`: length of the transform: a power of two, or odd; `vector`: C type of the variables.
     """
     writer = _Writer(dtype, vector)
     x = [(f"r{k}", f"i{k}") for k in range(radix)]

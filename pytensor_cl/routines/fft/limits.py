@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of Fourier transforms."""
+"""Numbers that decide the speed of Fourier transforms.
+
+No benchmark of the repository times the kernels.
+"""
 
 MIN_SPLIT_ELEMENTS = 1024  # elements of a transform that is worth several launches
 FOUR_STEP_COST = 2  # of a transform by the four-step method, relative to one launch with all lanes at work

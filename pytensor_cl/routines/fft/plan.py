@@ -304,14 +304,7 @@ class _Builder:
 def plan_lines(device: Device, axes: Sequence[Lines], temporaries: Sequence[int] = ()) -> Plan:
     """Return the launches of transforms along several axes, one after the other.
 
-    Parameters
-    ----------
-    device
-        Where they will run.
-    axes
-        Their lines.
-    temporaries
-        Real numbers of the temporary arrays that `axes` use.
+    `axes`: their lines; `temporaries`: real numbers of the temporary arrays that `axes` use.
     """
     builder = _Builder(device)
     builder.temporaries = list(temporaries)

@@ -64,14 +64,8 @@ class _Launches(NamedTuple):
 def lengths_of(s: Any, shape: Sequence[int], own: int | None = None) -> tuple[int, ...]:
     """Return the lengths of the transforms along the last axes.
 
-    Parameters
-    ----------
-    s
-        One length per transformed axis.
-    shape
-        Of the array.
-    own
-        The number that means the array's own length; None if there is no such number.
+    `s`: one length per transformed axis; `own`: the number that means the array's own length; None if there is no such
+    number.
 
     Raises
     ------
@@ -102,16 +96,7 @@ def _check_length(n: int) -> None:
 class _Transform:
     """What the transforms share: a kernel, and plans of its launches.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        ``"float32"`` or ``"float64"``: of real and imaginary parts.
-    ndim
-        Number of dimensions of the input.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    `dtype`: ``"float32"`` or ``"float64"``: of real and imaginary parts; `ndim`: number of dimensions of the input.
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
@@ -345,12 +330,8 @@ class FFT(_Transform):
     Called with an array, the length to which its axis is cropped or padded with zeros, and the axis, it returns a
     complex array of twice the width of `dtype`.
 
-    Parameters
-    ----------
-    context, dtype, ndim, schedule
-        See `_Transform`; `ndim` is that of the input without an axis for real and imaginary parts.
-    source
-        Dtype of the input, real or complex; cast to `dtype` if it is another.
+    `context`, `dtype`, `ndim`, `schedule`: see `_Transform`; `ndim` is that of the input without an axis for real and
+    imaginary parts; `source`: dtype of the input, real or complex; cast to `dtype` if it is another.
     """
 
     def __init__(

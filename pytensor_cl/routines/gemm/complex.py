@@ -30,16 +30,7 @@ class ComplexGemm(Routine):
 
     Three would do (Higham 1992), but lose accuracy where real and imaginary parts differ in size.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    kind
-        `Gemm` or `BatchedGemm`.
-    dtype
-        complex64 or complex128, of every operand.
-    schedule
-        See `Routine`.
+    `kind`: `Gemm` or `BatchedGemm`; `dtype`: complex64 or complex128, of every operand.
     """
 
     def __init__(self, context: Context, kind: type[Gemm], dtype: str, schedule: str | None = None) -> None:

@@ -1,6 +1,7 @@
 """Numbers that decide the speed of matrix products, beside those in ``runtime/tuning.py``.
 
 Costs are counted in steps of a micro-kernel: a vector of B times the rows of a register tile.
+``benchmarks/gemm.py`` times the kernels.
 """
 
 # --- schedule cpu: tiles and blocks ---

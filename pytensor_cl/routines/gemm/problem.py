@@ -84,10 +84,7 @@ def plan_preamble() -> str:
 def canonical_problem(a: Layout, b: Layout, c: Layout, o: Layout, *epilogue_operands: Layout) -> GemmProblem:
     """Merge batch dimensions, and those along which B repeats into m, so that few large products remain.
 
-    Parameters
-    ----------
-    a, b, c, o, epilogue_operands
-        Layouts with the same batch dimensions before the last two.
+    `a`, `b`, `c`, `o`, `epilogue_operands`: layouts with the same batch dimensions before the last two.
     """
     n, k = b.shape[-1], a.shape[-1]
     b_rows = (*b.strides[:-2], 0)  # B is the same for every row of A

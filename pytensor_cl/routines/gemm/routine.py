@@ -49,23 +49,11 @@ class Gemm(BlasRoutine):
     ``(A, B)``. Where ``beta`` is zero, C is not read. The output may have any strides, and may be C itself.
     The further arrays of an epilogue come last; its outputs differ in dtype and offset only, and are no inputs.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every operand: float32, float64 or an integer type.
-    has_c
-        Add ``beta * C``; C and the product broadcast.
-    has_alpha
-        Scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel reads.
-    is_lower
-        Whether only the lower triangle of the output, which is square, is used. On schedule cpu tiles above it are
-        left as they are; elements above it in other tiles are computed.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
-    epilogue
-        What is computed of each element before it is stored; for float32 and float64.
+    `dtype`: of every operand: float32, float64 or an integer type; `has_c`: add ``beta * C``; C and the product
+    broadcast; `has_alpha`: scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel
+    reads; `is_lower`: whether only the lower triangle of the output, which is square, is used. On schedule cpu tiles
+    above it are left as they are; elements above it in other tiles are computed; `epilogue`: what is computed of each
+    element before it is stored; for float32 and float64.
     """
 
     def __init__(
@@ -323,13 +311,7 @@ def _view(array: GpuArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> 
 
 
 class BatchedGemm(Gemm):
-    """``A @ B`` over the last two dimensions; the leading ones broadcast as in `numpy.matmul`.
-
-    Parameters
-    ----------
-    context, dtype, has_c, has_alpha, is_lower, schedule
-        As of `Gemm`.
-    """
+    """``A @ B`` over the last two dimensions; the leading ones broadcast as in `numpy.matmul`."""
 
     def _layout(self, c: Layout | None, alpha: Layout | None, a: Layout, b: Layout, beta: Layout | None) -> Layout:
         if a.ndim < 2 or b.ndim < 2:

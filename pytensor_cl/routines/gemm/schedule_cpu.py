@@ -79,16 +79,8 @@ class Tile(NamedTuple):
 def register_tile(kind: str, register_bytes: int, lanes: int, tuned: int) -> Tile:
     """Return the register tile of a device.
 
-    Parameters
-    ----------
-    kind
-        Of the dtype: "f", or that of integers.
-    register_bytes
-        Width of the vector registers.
-    lanes
-        Elements of a vector.
-    tuned
-        Ten times the rows plus the vectors; 0 takes what suits the registers.
+    `kind`: of the dtype: "f", or that of integers; `register_bytes`: width of the vector registers; `lanes`: elements
+    of a vector; `tuned`: ten times the rows plus the vectors; 0 takes what suits the registers.
     """
     rows, vectors = INTEGER_TILE
     if kind == "f":
@@ -109,22 +101,10 @@ class CpuPartition(NamedTuple):
 class CpuSchedule:
     """Facts of a device and of a routine that decide how schedule cpu computes a product.
 
-    Parameters
-    ----------
-    tile
-        The register tile.
-    itemsize
-        Bytes of an element.
-    register_bytes
-        Width of the device's vector registers.
-    units
-        Compute units.
-    tuning
-        Parameters of ``runtime/tuning.py``.
-    can_share_b
-        Whether a kernel that packs B for all work-items costs little: one launch runs all kernels of a call.
-    stores_partial_sums
-        Whether the output can hold sums of some of the blocks along k.
+    `tile`: the register tile; `itemsize`: bytes of an element; `register_bytes`: width of the device's vector
+    registers; `units`: compute units; `tuning`: parameters of ``runtime/tuning.py``; `can_share_b`: whether a kernel
+    that packs B for all work-items costs little: one launch runs all kernels of a call; `stores_partial_sums`: whether
+    the output can hold sums of some of the blocks along k.
     """
 
     tile: Tile
@@ -138,12 +118,8 @@ class CpuSchedule:
     def partition(self, p: GemmProblem, extra_items: int = 0) -> CpuPartition:
         """Choose the work-items of a product, and the blocking of each.
 
-        Parameters
-        ----------
-        p
-            The product.
-        extra_items
-            Work-items that are worth while for what is done with the elements, however short the sums are.
+        `p`: the product; `extra_items`: work-items that are worth while for what is done with the elements, however
+        short the sums are.
         """
         per_unit = self.tuning["gemm.items_per_unit"] * (1 + abs(p.triangle))  # some have less to do, or nothing
         items = min(
@@ -254,14 +230,8 @@ def split_k_parts(p: GemmProblem, items: int) -> int:
 def grid(p: GemmProblem, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
     """Split a product among at most about `items` work-items along n, m and the batch.
 
-    Parameters
-    ----------
-    p, tile
-        What is computed, and with which tile.
-    items, units
-        Work-items that there may be, and those that run at a time.
-    packing
-        Cost of packing a vector of B.
+    `p`, `tile`: what is computed, and with which tile; `items`, `units`: work-items that there may be, and those that
+    run at a time; `packing`: cost of packing a vector of B.
     """
     z = min(p.batch_count, items)
     row_tiles, vectors, left = ceil_div(p.m, tile.mr), ceil_div(p.n, tile.lanes), ceil_div(items, z)
@@ -283,11 +253,6 @@ def shared_b_grid(p: GemmProblem, tile: Tile, items: int, units: int) -> tuple[i
     """Split a product among at most `items` work-items along n and m, if B is packed before they begin.
 
     What counts is how much of A and of B they all read, and how much is left for some when others are through.
-
-    Parameters
-    ----------
-    p, tile, items, units
-        As those of `grid`.
     """
     row_tiles, panels = ceil_div(p.m, tile.mr), ceil_div(p.n, tile.nr)
 

@@ -37,20 +37,9 @@ class GemmShape(NamedTuple):
 class WorkGroupTile(NamedTuple):
     """A kernel, and how many parts there are of each sum.
 
-    Attributes
-    ----------
-    template
-        Of the kernel.
-    group
-        Work-items along both sides of a work-group.
-    step
-        Elements along k between barriers.
-    rows, columns
-        Of what a work-group computes.
-    split_k
-        Parts of the sums; each has work-groups of its own.
-    padding
-        Elements after each row of a block in local memory (`_padding`).
+    `group`: work-items along both sides of a work-group; `step`: elements along k between barriers; `split_k`: parts of
+    the sums; each has work-groups of its own; `padding`: elements after each row of a block in local memory
+    (`_padding`).
     """
 
     template: str
@@ -127,16 +116,8 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype) -> WorkGroupTile
 def select_tile(shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     """Choose the kernel and the parts of k for a product.
 
-    Parameters
-    ----------
-    shape
-        Of the product; None chooses the kernel of most products.
-    info
-        The device.
-    dtype
-        Of the operands.
-    widest
-        Work-items along a side of a work-group, at most.
+    `shape`: of the product; None chooses the kernel of most products; `widest`: work-items along a side of a
+    work-group, at most.
     """
     general = _general(info, dtype, widest)
     if shape is None:

@@ -1,6 +1,7 @@
 """Numbers that decide the speed of products of a matrix with a vector.
 
 The keys ``row`` and ``col`` say what is contiguous in the matrix.
+``benchmarks/gemm.py`` and ``run.py`` time the kernels.
 """
 
 # --- schedule cpu ---

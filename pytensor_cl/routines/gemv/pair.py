@@ -32,16 +32,9 @@ Operands = Sequence[Any]
 class PairFunction(NamedTuple):
     """What is computed between the products.
 
-    Attributes
-    ----------
-    function
-        Of one-dimensional arrays, reduced along their axis.
-    product
-        Number of the value that is the first product; an operand.
-    factor
-        Number of the value that the second product takes.
-    is_stored
-        Per output of the function, whether it is one of the routine's. The factor is among its outputs.
+    `function`: of one-dimensional arrays, reduced along their axis; `product`: number of the value that is the first
+    product; an operand; `factor`: number of the value that the second product takes; `is_stored`: per output of the
+    function, whether it is one of the routine's. The factor is among its outputs.
     """
 
     function: RowFunction
@@ -88,24 +81,9 @@ class GemvPair(Routine):
     but for the first product; gives the second product, then what is stored of the function's outputs. On schedule cpu
     A is read once from memory if one of its strides is 1 and it is not wider than high; else these are three steps.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of the products: float32 or float64.
-    pair
-        What is between the products.
-    is_dropped, broadcast
-        Per operand of the function and then (is_dropped) per output; see `Rowwise`.
-    is_repeated
-        Whether y is of length 1, and whether y_t is.
-    has_addend
-        Whether alpha is not known to be 1, or beta not known to be 0.
-    schedule
-        See `Routine`.
-    has_fp64
-        Whether to use double precision; None uses it if the device supports it.
+    `is_dropped`, `broadcast`: per operand of the function and then (is_dropped) per output; see `Rowwise`;
+    `is_repeated`: whether y is of length 1, and whether y_t is; `has_addend`: whether alpha is not known to be 1, or
+    beta not known to be 0; `has_fp64`: whether to use double precision; None uses it if the device supports it.
     """
 
     def __init__(

@@ -89,18 +89,9 @@ class Gemv(BlasRoutine):
     ``(A, x)``. ``x @ A`` is this with A transposed. Where ``beta`` is zero, y is not read. The output may
     have any strides, and may be y itself.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every operand: float32, float64 or an integer type.
-    has_y
-        Add ``beta * y``; y may be any shape that broadcasts to the product's.
-    has_alpha
-        Scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel reads.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    `dtype`: of every operand: float32, float64 or an integer type; `has_y`: add ``beta * y``; y may be any shape that
+    broadcasts to the product's; `has_alpha`: scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays,
+    which the kernel reads.
     """
 
     def __init__(
@@ -235,13 +226,7 @@ class Gemv(BlasRoutine):
 
 
 class Dot(Gemv):
-    """``a @ b`` where one of the two is a vector, or both are.
-
-    Parameters
-    ----------
-    context, dtype, schedule
-        As of `Gemv`.
-    """
+    """``a @ b`` where one of the two is a vector, or both are."""
 
     def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:
         super().__init__(context, dtype, schedule=schedule)
@@ -285,14 +270,7 @@ def _ger_call(scalar_type: str) -> Struct:
 class Ger(BlasRoutine):
     """``A + alpha * outer(x, y)``, called with ``(A, alpha, x, y)``; any strides.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every operand: float32, float64 or an integer type.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
+    `dtype`: of every operand: float32, float64 or an integer type.
     """
 
     def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:

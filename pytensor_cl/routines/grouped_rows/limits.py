@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of functions of gathered rows, schedule cpu."""
+"""Numbers that decide the speed of functions of gathered rows, schedule cpu.
+
+``benchmarks/run.py --only models`` times the kernels.
+"""
 
 MIN_ITEM_VECTORS = 1024  # vectors that justify another work-item
 MIN_SHARED_ELEMENTS = 1 << 16  # elements from which the parts share few blocks of rows among all compute units

@@ -41,14 +41,8 @@ ALONG_ROW = slice(None), 0
 class TableFunction(NamedTuple):
     """An elementwise function of matrices and row values, whose result is a table.
 
-    Attributes
-    ----------
-    function
-        Of Maps only, with one full output; no operand is a number of the host.
-    source
-        The operand, a full one of the dtype of the table, that is given in place of the table.
-    is_dropped, broadcast
-        See `Rowwise`.
+    `function`: of Maps only, with one full output; no operand is a number of the host; `source`: the operand, a full
+    one of the dtype of the table, that is given in place of the table.
     """
 
     function: RowFunction
@@ -60,20 +54,10 @@ class TableFunction(NamedTuple):
 class Groups(NamedTuple):
     """What is gathered and scattered along the rows.
 
-    Attributes
-    ----------
-    dtypes
-        Of the index vectors.
-    bounds
-        The least and the greatest index of each, if they are known.
-    is_constant
-        Whether every call gets the same index vectors.
-    gathers
-        Full operands of the row function that are gathered, each with the number of its index.
-    scatters
-        Full outputs that are scattered, each with the number of its index.
-    functions
-        Of the tables of `gathers`, each with its number among these.
+    `bounds`: the least and the greatest index of each, if they are known; `is_constant`: whether every call gets the
+    same index vectors; `gathers`: full operands of the row function that are gathered, each with the number of its
+    index; `scatters`: full outputs that are scattered, each with the number of its index; `functions`: of the tables of
+    `gathers`, each with its number among these.
     """
 
     dtypes: tuple[str, ...]
@@ -145,20 +129,8 @@ class GroupedRows(Checked):
     matrix of that kind, to whose columns the elements of each row are added. Others are the operands of functions of
     tables, but for their sources.
 
-    Parameters
-    ----------
-    context
-        Where to run.
-    function
-        A function of the rows of matrices.
-    groups
-        What is gathered and scattered.
-    is_dropped, broadcast
-        See `Rowwise`; of operands and outputs before they are scattered.
-    schedule
-        See `Routine`. On schedule simt, gathers and scatters are kernels of their own.
-    has_fp64
-        Whether to use double precision; None uses it if the device supports it.
+    `function`: a function of the rows of matrices; `is_dropped`, `broadcast`: see `Rowwise`; of operands and outputs
+    before they are scattered; `has_fp64`: whether to use double precision; None uses it if the device supports it.
     """
 
     def __init__(

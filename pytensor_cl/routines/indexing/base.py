@@ -165,16 +165,8 @@ class Indexing(Checked):
     ) -> Launch:
         """Plan a launch of the gather kernel.
 
-        Parameters
-        ----------
-        kind, index
-            See `gather_source`.
-        shape
-            Of the result.
-        strides
-            Of the output, of the indexed array, of the index arrays, over the result.
-        arrays
-            The index arrays.
+        `strides`: of the output, of the indexed array, of the index arrays, over the result; `arrays`: the index
+        arrays.
         """
         ndim, unused = max(1, len(shape)), 0 if arrays else 1
         source = self.gather_source(kind, ndim, index)
@@ -210,16 +202,8 @@ class Indexing(Checked):
     ) -> None:
         """Enqueue a planned launch.
 
-        Parameters
-        ----------
-        launch
-            What `plan_gather` or `positions` returned.
-        arrays
-            The index arrays.
-        target
-            What is written.
-        source, shift
-            The indexed array, and where in it the selection starts; positions need none.
+        `arrays`: the index arrays; `source`, `shift`: the indexed array, and where in it the selection starts;
+        positions need none.
         """
         if launch.kernel is None:
             return

@@ -18,14 +18,7 @@ __all__ = ["FillDiagonal", "diagonal"]
 def diagonal(layout: Layout, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Layout:
     """Return the layout of a view of diagonals: a new last dimension takes the place of two.
 
-    Parameters
-    ----------
-    layout
-        Of at least two dimensions.
-    offset
-        How far above the main diagonal (below, if negative).
-    axis1, axis2
-        Rows and columns.
+    `offset`: how far above the main diagonal (below, if negative); `axis1`, `axis2`: rows and columns.
     """
     (rows, columns), steps = ([values[axis1], values[axis2]] for values in layout[:2])
     skip = (max(-offset, 0), max(offset, 0))
@@ -51,16 +44,7 @@ class FillDiagonal(Routine):
     Inputs are the array, the value (an array of no dimensions, or a NumPy scalar), and how far the diagonal is
     above the main one (an integer; only for two dimensions, and may be left out).
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of the array and the value.
-    ndim
-        Dimensions of the array, at least two.
-    schedule
-        See `Routine`.
+    `ndim`: dimensions of the array, at least two.
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:

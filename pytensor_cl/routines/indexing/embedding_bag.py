@@ -39,26 +39,9 @@ UNFUSED = _Plan(0)
 class EmbeddingBag(Checked):
     """``reduction(table[index], axes)``, where the axes are some of the index: ``bag(table, index)``.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    operation
-        As of `Reduction`.
-    dtypes
-        What is read, computed with and written, real and no float16.
-    ndim
-        Dimensions of the table.
-    index_type
-        Dtype and dimensions of the index.
-    axes
-        Which of the index are reduced, not negative; at least one.
-    bounds
-        The least and the greatest index, if they are known.
-    initial
-        See `Reduction`.
-    schedule
-        See `Routine`. On schedule simt rows are gathered first.
+    `dtypes`: what is read, computed with and written, real and no float16; `ndim`: dimensions of the table;
+    `index_type`: dtype and dimensions of the index; `axes`: which of the index are reduced, not negative; at least one;
+    `bounds`: the least and the greatest index, if they are known.
     """
 
     def __init__(

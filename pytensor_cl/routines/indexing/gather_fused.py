@@ -38,18 +38,8 @@ class GatherFused(Indexing):
     Every axis is indexed, by an integer array or by a number of the host. Where that selects more elements than there
     are, the function is computed first.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    function
-        What to compute; one output.
-    broadcast, by_value
-        Of the inputs of the function, as of `Elemwise`; one at least is an array.
-    index_types, bounds, constant
-        Per axis, as of `Indexing`; one at least is an array.
-    schedule
-        See `Routine`.
+    `broadcast`, `by_value`: of the inputs of the function, as of `Elemwise`; one at least is an array; `index_types`,
+    `bounds`, `constant`: per axis, as of `Indexing`; one at least is an array.
     """
 
     def __init__(

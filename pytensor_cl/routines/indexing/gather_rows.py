@@ -63,14 +63,7 @@ def _rows(shape: Shape, output: Layout, selection: Selection) -> tuple[int, ...]
 def plan_rows(routine: Indexing, source: KernelSource, output: Layout, selection: Selection) -> RowsPlan | None:
     """Plan a gather of rows; None where the index picks something else, or so few long rows that they must be cut.
 
-    Parameters
-    ----------
-    routine
-        The gather; of one index array, on schedule cpu.
-    source
-        What `rows_source` returned.
-    output, selection
-        Of the launch; not empty.
+    `routine`: the gather; of one index array, on schedule cpu.
     """
     found = _rows(selection.shape, output, selection)
     if found is None:

@@ -148,16 +148,50 @@ class PrivateCopies(NamedTuple):
 NO_COPIES = PrivateCopies()
 
 
+# The ways in which values are written. `Scatter._plan` takes the first one that fits; `OrderPlan` is one more.
+
+
+class _CheckIndex(NamedTuple):
+    """Nothing is written: there are no positions, or no values. The index may have to be checked all the same."""
+
+    find: Launch = NO_LAUNCH
+
+
+class _Direct(NamedTuple):
+    """Schedule cpu, an index of a vector: one kernel reads the index and writes. `steps`: see `VECTOR_PLAN`."""
+
+    write: Launch
+    steps: tuple[int, ...]
+    copies: PrivateCopies
+
+
+class _Sorted(NamedTuple):
+    """Schedule simt, many positions: they are found and sorted, and the values of equal ones are added up."""
+
+    find: Launch
+    sort: SortedPlan
+
+
+class _ByPosition(NamedTuple):
+    """Everything else: one kernel finds the positions, one writes."""
+
+    find: Launch
+    write: Launch
+    copies: PrivateCopies
+
+
 class _ScatterPlan(NamedTuple):
+    """How to launch for one set of layouts; where values `are_spread` they are repeated in memory first."""
+
     selection: Selection
     position_dtype: str
-    find: Launch  # positions
-    write: Launch
-    spread: bool  # whether the values must be repeated in memory first
-    direct: tuple[int, ...] = ()  # of a vector: elements, steps of values and index, length of the vector
-    copies: PrivateCopies = NO_COPIES
-    order: OrderPlan | None = None
-    sorted: SortedPlan | None = None
+    way: _CheckIndex | _Direct | OrderPlan | _Sorted | _ByPosition
+    are_spread: bool = False
+
+    @property
+    def copies(self) -> PrivateCopies:
+        """The private copies that are added to."""
+        return self.way.copies if isinstance(self.way, _Direct | _ByPosition) else NO_COPIES
 
 
 class Scatter(Indexing):
@@ -168,14 +202,22 @@ class Scatter(Indexing):
     on schedule simt each work-item a chunk of those of an element, and the sums of these are added up in order. The
     result is the same each time on the same device.
 
-    Parameters
-    ----------
-    context, dtype, ndim, entries, index_types, bounds, schedule
-        See `Indexing`.
-    accumulate
-        Add instead of set.
-    value_dtype, value_ndim
-        Of the values.
+    First the array is copied, then values are written into the copy in one of five ways:
+
+    ===============  ========  ==================================================================================
+    way              schedule  when
+    ===============  ========  ==================================================================================
+    `_CheckIndex`    both      nothing is selected
+    `_Direct`        cpu       a vector, whose index and values have even steps
+    `OrderPlan`      cpu       many long rows: values are put in order first, and each row is added to once
+    `_Sorted`        simt      many positions
+    `_ByPosition`    both      everything else; on schedule cpu work-items own positions, or rows
+    ===============  ========  ==================================================================================
+
+    On schedule cpu, where there are many values for each element, `_Direct` and `_ByPosition` add to private copies of
+    zeros, one for each work-item, which are added up with the array in the end (`PrivateCopies`).
+
+    `accumulate`: add instead of set.
     """
 
     def __init__(self, *arguments: Any, accumulate: bool, value_dtype: str, value_ndim: int, **options: Any) -> None:
@@ -280,48 +322,65 @@ class Scatter(Indexing):
         if plan is None:
             make = partial(self._plan, output.layout, value.layout, values)
             plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
-        if plan.order is not None:
-            self._write_in_order(plan, plan.order, output, array, self._prepared(plan, value), *self.used(values))
+        if isinstance(plan.way, OrderPlan):
+            self._write_in_order(plan.way, output, array, self._prepared(plan, value), *self.used(values))
             return
-        if plan.copies.stride:
-            target = self.context.empty((plan.copies.stride * plan.copies.parts,), output.dtype)
-            self._write(plan, target, value, values, key)
-            self._add_copies(plan, output, target, array)
+        copies = plan.copies
+        if copies.stride:
+            zeros = self.context.empty((copies.stride * copies.parts,), output.dtype)  # which the kernels set
+            self._write(plan, zeros, value, values, key)
+            self._add_copies(copies, output, zeros, array)
             return
         if output.size:
             self._copy.launch((output,), (array,))
         self._write(plan, output, value, values, key)
 
     def _write(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, values: Sequence[Any], key: Any) -> None:
-        """Write the values into what is a copy of the array, or zeros for each of several work-items."""
-        if plan.direct:
-            self._write_directly(plan, target, self._prepared(plan, value), *self.used(values))
-        if plan.find.kernel is None:
-            return
-        find = partial(self._find, plan, values)
-        found = self._found.lookup(key, find) if self.constant else find()
-        if plan.sorted is not None:
-            launch_sorted(self, plan.sorted, found, target, plan.selection.offset, self._prepared(plan, value))
-            return
-        kernel, global_size, local_size, geometry = plan.write
-        if kernel is None:
-            return
-        value = self._prepared(plan, value)
-        buffers = found[0].buffer, target.buffer, value.buffer
+        """Write the values into what is a copy of the array, or into private copies."""
+        way = plan.way
+        if isinstance(way, _Direct):
+            self._write_directly(way, target, self._prepared(plan, value), *self.used(values))
+        elif isinstance(way, _Sorted):
+            ordered = self._found_positions(plan, way.find, values, key)
+            launch_sorted(self, way.sort, ordered, target, plan.selection.offset, self._prepared(plan, value))
+        elif isinstance(way, _ByPosition):
+            (positions,) = self._found_positions(plan, way.find, values, key)
+            self._write_by_position(plan, way.write, positions, target, self._prepared(plan, value))
+        elif isinstance(way, _CheckIndex) and way.find.kernel is not None:
+            self._found_positions(plan, way.find, values, key)
+
+    def _found_positions(
+        self, plan: _ScatterPlan, find: Launch, values: Sequence[Any], key: Any
+    ) -> tuple[GpuArray, ...]:
+        """Return the positions, or their order and the sorted positions; those of a constant index are kept."""
+
+        def make() -> tuple[GpuArray, ...]:
+            positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
+            self.run(find, self.used(values), positions)
+            return sort_positions(self, plan.way.sort, positions) if isinstance(plan.way, _Sorted) else (positions,)
+
+        return self._found.lookup(key, make) if self.constant else make()
+
+    def _write_by_position(
+        self, plan: _ScatterPlan, write: Launch, positions: GpuArray, target: GpuArray, value: GpuArray
+    ) -> None:
+        kernel, global_size, local_size, geometry = write
+        assert kernel is not None
+        buffers = positions.buffer, target.buffer, value.buffer
         starts = np.int64(target.layout.offset + plan.selection.offset), np.int64(value.layout.offset)
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *starts, geometry)
 
-    def _write_directly(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, index: GpuArray) -> None:
+    def _write_directly(self, way: _Direct, target: GpuArray, value: GpuArray, index: GpuArray) -> None:
         starts = target.layout.offset, value.layout.offset, index.layout.offset
-        kernel, global_size, local_size, _ = plan.write
+        kernel, global_size, local_size, _ = way.write
         assert kernel is not None
         error_flag = self.error_flag.buffer if self.is_checked else None
-        arguments = VECTOR_PLAN.pack_values(*starts, *plan.direct, plan.copies.stride), error_flag, self.number
+        arguments = VECTOR_PLAN.pack_values(*starts, *way.steps, way.copies.stride), error_flag, self.number
         buffers = index.buffer, target.buffer, value.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, *arguments)
 
     def _write_in_order(
-        self, plan: _ScatterPlan, order: OrderPlan, output: GpuArray, array: GpuArray, value: GpuArray, index: GpuArray
+        self, order: OrderPlan, output: GpuArray, array: GpuArray, value: GpuArray, index: GpuArray
     ) -> None:
         steps = step_names(array.layout, order.length)
         if steps is None:
@@ -329,31 +388,25 @@ class Scatter(Indexing):
             array, steps = output, (order.run, 1)
         launch_order(self, order, output, array, value, index, steps)
 
-    def _add_copies(self, plan: _ScatterPlan, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
+    def _add_copies(self, copies: PrivateCopies, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
         """Write the array plus the sums in the private copies."""
         _, steps = collapse(array.shape, (array.layout.strides,))
         step = steps[0][0] if steps[0] else 0
         if len(steps[0]) > 1 or step not in (0, 1):
             self._copy.launch((output,), (array,))
             array, step = output, 1
-        kernel, global_size, local_size, _ = plan.copies.finish
+        kernel, global_size, local_size, _ = copies.finish
         assert kernel is not None
-        sizes = step, output.size, plan.copies.parts, plan.copies.stride
+        sizes = step, output.size, copies.parts, copies.stride
         geometry = REDUCE_PLAN.pack_values(output.layout.offset, array.layout.offset, *sizes)
         buffers = array.buffer, added.buffer, output.buffer
         kernel.launch(self.context.queue, global_size, local_size, *buffers, geometry)
-
-    def _find(self, plan: _ScatterPlan, values: Sequence[Any]) -> tuple[GpuArray, ...]:
-        """Return the positions; or, if they are sorted, their order, and the positions in that order."""
-        positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
-        self.run(plan.find, self.used(values), positions)
-        return (positions,) if plan.sorted is None else sort_positions(self, plan.sorted, positions)
 
     def _prepared(self, plan: _ScatterPlan, value: GpuArray) -> GpuArray:
         """Return the values in the array's dtype, in the layout of the plan."""
         if self._cast is not None:
             (value,) = self._cast(value)
-        if not plan.spread:
+        if not plan.are_spread:
             return value
         shape = plan.selection.shape
         spread = self.context.empty(shape, value.dtype)
@@ -374,36 +427,52 @@ class Scatter(Indexing):
             ) from error
 
     def _plan(self, output: Layout, value: Layout, values: Sequence[Any]) -> _ScatterPlan:
+        """Choose the way for one set of layouts."""
         selection = self.select(output, values)
         if self._cast is not None:
             value = Layout.contiguous(value.shape)
         value = self._fitted(value, selection.shape)
-        index = index_type_of(output, selection, value)
-        if self.schedule == "simt" and index == "int":
-            index = index_type(prod(selection.shape), GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS)
+        index = self._index_type(output, selection, value)
+        dtype = _dtype_of(index)
         if not selection.positions.size:
-            return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, NO_LAUNCH, False)
-        direct = self._direct_steps(selection, value) if self._is_direct else ()
-        if direct:
-            copies = self._private_copies(output, self._parts(output.size, selection.positions.size))
-            launch = Launch(self.kernel(self._direct_source()), (copies.parts,), (1,))
-            return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, launch, False, direct, copies)
+            return _ScatterPlan(selection, dtype, _CheckIndex())
+        direct = self._plan_direct(output, selection, value) if self._is_direct else None
+        if direct is not None:
+            return _ScatterPlan(selection, dtype, direct)
         find = self.positions(selection, index)
         if 0 in selection.shape:
-            return _ScatterPlan(selection, _dtype_of(index), find if self.is_checked else NO_LAUNCH, NO_LAUNCH, False)
+            return _ScatterPlan(selection, dtype, _CheckIndex(find if self.is_checked else NO_LAUNCH))
         runs = self._value_runs(selection, value)
-        spread = len(runs) > (1 if self.schedule == "simt" else 2)
-        if spread:
+        are_spread = len(runs) > (1 if self.schedule == "simt" else 2)
+        if are_spread:
             value = Layout.contiguous(selection.shape)
             runs = self._value_runs(selection, value)
         order = self._plan_order(output, selection, value, runs)
         if order is not None:
-            return _ScatterPlan(selection, _dtype_of(index), NO_LAUNCH, NO_LAUNCH, spread, order=order)
+            return _ScatterPlan(selection, dtype, order, are_spread)
         if self.schedule == "simt" and selection.positions.size >= MIN_SORTED_POSITIONS:
-            in_order = self._plan_sorted(index, selection, value.strides, runs)
-            return _ScatterPlan(selection, _dtype_of(index), find, NO_LAUNCH, spread, sorted=in_order)
-        write, copies = self._plan_write(output, index, selection, value.strides, runs)
-        return _ScatterPlan(selection, _dtype_of(index), find, write, spread, (), copies)
+            in_order = _Sorted(find, self._plan_sorted(index, selection, value.strides, runs))
+            return _ScatterPlan(selection, dtype, in_order, are_spread)
+        by_position = _ByPosition(find, *self._plan_write(output, index, selection, value.strides, runs))
+        return _ScatterPlan(selection, dtype, by_position, are_spread)
+
+    def _index_type(self, output: Layout, selection: Selection, value: Layout) -> str:
+        index = index_type_of(output, selection, value)
+        if self.schedule == "simt" and index == "int":
+            step = GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS  # of a loop over the elements
+            return index_type(prod(selection.shape), step)
+        return index
+
+    def _plan_direct(self, output: Layout, selection: Selection, value: Layout) -> _Direct | None:
+        """Plan the kernel that reads the index itself; None where index or values step unevenly."""
+        (array,) = selection.arrays
+        shape, strides = collapse(selection.shape, (value.strides, array.strides))
+        if len(shape) > 1:
+            return None
+        count = selection.positions.size
+        copies = self._private_copies(output, self._parts(output.size, count))
+        write = Launch(self.kernel(self._direct_source()), (copies.parts,), (1,))
+        return _Direct(write, (count, *(s[0] if s else 0 for s in strides), array.length), copies)
 
     def _parts(self, size: int, count: int) -> int:
         """Return how many work-items add a share of `count` values to `size` zeros of their own."""
@@ -436,16 +505,6 @@ class Scatter(Indexing):
         items = max(1, min(self.context.info.compute_units, output.size * parts // MIN_ITEM_SCATTERED))
         finish = Launch(self.kernel(self._finish_source()), (items,), (1,))
         return PrivateCopies(parts, round_up(output.size, COPY_ALIGNMENT_ELEMENTS), finish)
-
-    @staticmethod
-    def _direct_steps(selection: Selection, value: Layout) -> tuple[int, ...]:
-        """Return what a kernel needs that reads the index itself; nothing where index and values step unevenly."""
-        (array,) = selection.arrays
-        shape, strides = collapse(selection.shape, (value.strides, array.strides))
-        if len(shape) > 1:
-            return ()
-        steps = (s[0] if s else 0 for s in strides)
-        return selection.positions.size, *steps, array.length
 
     @staticmethod
     def _value_runs(selection: Selection, value: Layout) -> Runs:

@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of indexing."""
+"""Numbers that decide the speed of indexing.
+
+``benchmarks/run.py --only indexing`` times the kernels.
+"""
 
 # --- work-items, schedule cpu ---
 MIN_ITEM_GATHERED = 8192  # gathered elements that are worth a work-item

@@ -15,14 +15,8 @@ __all__ = ["PermuteRowElements"]
 class PermuteRowElements(TakeAlongAxis):
     """Permute each row: ``permute(x, index)`` is ``x[..., index]``, row by row.
 
-    Parameters
-    ----------
-    context, dtype, index_dtype, schedule
-        See `TakeAlongAxis`.
-    broadcast
-        Of `x` and of the index: per dimension, whether its length is known to be one, so that it may be repeated.
-    inverse
-        Undo the permutation.
+    `broadcast`: of `x` and of the index: per dimension, whether its length is known to be one, so that it may be
+    repeated; `inverse`: undo the permutation.
     """
 
     def __init__(

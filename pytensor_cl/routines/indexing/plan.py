@@ -22,14 +22,8 @@ UNCHECKED_BOUNDS: Bounds = (0, -1)
 class IndexArray(NamedTuple):
     """One index array of a selection.
 
-    Attributes
-    ----------
-    strides
-        Its strides over the dimensions of the result.
-    axis, length
-        The axis that it indexes, and that axis's length.
-    step
-        Stride of the indexed array along that axis.
+    `strides`: its strides over the dimensions of the result; `axis`, `length`: the axis that it indexes, and that
+    axis's length; `step`: stride of the indexed array along that axis.
     """
 
     strides: tuple[int, ...]
@@ -41,18 +35,9 @@ class IndexArray(NamedTuple):
 class Selection(NamedTuple):
     """The result of an index.
 
-    Attributes
-    ----------
-    shape
-        Of the result.
-    strides
-        Of the indexed array over the dimensions of the result; 0 where index arrays step.
-    offset
-        Where the selection starts, relative to the array, in elements.
-    advanced
-        The dimensions of the result in which the index arrays step.
-    arrays
-        Per index input that is an array, in their order.
+    `strides`: of the indexed array over the dimensions of the result; 0 where index arrays step; `offset`: where the
+    selection starts, relative to the array, in elements; `advanced`: the dimensions of the result in which the index
+    arrays step; `arrays`: per index input that is an array, in their order.
     """
 
     shape: tuple[int, ...]
@@ -105,14 +90,8 @@ def _is_adjacent(axes: Sequence[int]) -> bool:
 def select(entries: Sequence[Entry], array: Layout, values: Sequence[Layout | int]) -> Selection:
     """Apply an index.
 
-    Parameters
-    ----------
-    entries
-        What indexes each axis; axes without an entry are taken whole.
-    array
-        The indexed array.
-    values
-        Index inputs: layouts of index arrays, numbers of the host.
+    `entries`: what indexes each axis; axes without an entry are taken whole; `array`: the indexed array; `values`:
+    index inputs: layouts of index arrays, numbers of the host.
 
     Raises
     ------

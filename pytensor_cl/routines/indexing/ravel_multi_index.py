@@ -32,18 +32,8 @@ def _dims(values: Any) -> tuple[int, ...]:
 class _Indices(Checked):
     """What both directions share: one kernel over flat arrays.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    mode
-        Of the kernel.
-    order
-        ``"C"`` or ``"F"``: whether the last or the first dimension changes fastest.
-    dims
-        The struct of the dimensions that the kernel gets.
-    schedule
-        See `Routine`.
+    `order`: ``"C"`` or ``"F"``: whether the last or the first dimension changes fastest; `dims`: the struct of the
+    dimensions that the kernel gets.
     """
 
     def __init__(self, context: Context, mode: str, order: str, dims: Struct, schedule: str | None = None) -> None:
@@ -85,14 +75,8 @@ class _Indices(Checked):
 class RavelMultiIndex(_Indices):
     """Flat indices: ``ravel(i, j, ..., dims)``, as `numpy.ravel_multi_index`; `dims` is a sequence of the host.
 
-    Parameters
-    ----------
-    context, order, schedule
-        See `_Indices`.
-    dtypes, ndims
-        Of the index arrays, which broadcast together.
-    mode
-        ``"raise"``, ``"wrap"`` or ``"clip"``: what happens with an index that is out of range.
+    `dtypes`, `ndims`: of the index arrays, which broadcast together; `mode`: ``"raise"``, ``"wrap"`` or ``"clip"``:
+    what happens with an index that is out of range.
     """
 
     output_dtypes = ("int64",)
@@ -166,14 +150,7 @@ class RavelMultiIndex(_Indices):
 class UnravelIndex(_Indices):
     """The index along each dimension: ``unravel(flat, dims)``, as `numpy.unravel_index`; `dims` is of the host.
 
-    Parameters
-    ----------
-    context, order, schedule
-        See `_Indices`.
-    dtype, ndim
-        Of the flat indices.
-    count
-        Number of dimensions.
+    `count`: number of dimensions.
     """
 
     def __init__(

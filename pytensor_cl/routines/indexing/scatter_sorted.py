@@ -21,18 +21,9 @@ __all__ = ["SortedPlan", "launch_sorted", "plan_sorted", "sort_positions", "sort
 class SortedPlan(NamedTuple):
     """Launches, all but their buffers and the arrays' offsets.
 
-    Attributes
-    ----------
-    order
-        Finds the order of the positions.
-    keys
-        The kernel that puts the positions in order.
-    kernels
-        The one that sets; or the one that adds, and the one that joins parts of sums.
-    length, elements
-        Positions, and elements of the array that each means.
-    geometry
-        The struct of the kernels.
+    `order`: finds the order of the positions; `keys`: the kernel that puts the positions in order; `kernels`: the one
+    that sets; or the one that adds, and the one that joins parts of sums; `length`, `elements`: positions, and elements
+    of the array that each means; `geometry`: the struct of the kernels.
     """
 
     order: ArgSort
@@ -59,20 +50,8 @@ def plan_sorted(
 ) -> SortedPlan:
     """Plan the launches.
 
-    Parameters
-    ----------
-    routine
-        The scatter.
-    source
-        What `sorted_source` returned.
-    dtype
-        Of the positions.
-    size
-        Positions, and elements that each means.
-    geometry
-        The struct of the kernels.
-    accumulates
-        Whether values are added.
+    `routine`: the scatter; `size`: positions, and elements that each means; `geometry`: the struct of the kernels;
+    `accumulates`: whether values are added.
     """
     names = ("sum", "join") if accumulates else ("last",)
     keys, *kernels = (routine.context.kernel(source, f"{source.name}_{name}") for name in ("keys", *names))
@@ -95,18 +74,7 @@ def launch_sorted(
 ) -> None:
     """Enqueue what writes, or adds, the values.
 
-    Parameters
-    ----------
-    routine, plan
-        The scatter, and what was planned.
-    ordered
-        What `sort_positions` returned.
-    target
-        The array that changes.
-    shift
-        Where in it the selection starts.
-    value
-        The values.
+    `routine`, `plan`: the scatter, and what was planned; `target`: the array that changes; `value`: the values.
     """
     context, (order, keys) = routine.context, ordered
     x = target.buffer, np.int64(target.layout.offset + shift)

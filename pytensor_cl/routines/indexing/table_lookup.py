@@ -23,14 +23,8 @@ class TableLookup:
     Its kernel has the pointers ``table0``..., the struct ``tables``, ``error_flag`` and ``error_code``; see
     `TableLookups`.
 
-    Parameters
-    ----------
-    table
-        Number of the table.
-    dtype, index_dtype
-        Of the table and of the index.
-    bounds
-        The least and the greatest index, if they are known: then no kernel need check them.
+    `table`: number of the table; `dtype`, `index_dtype`: of the table and of the index; `bounds`: the least and the
+    greatest index, if they are known: then no kernel need check them.
     """
 
     table: int
@@ -70,19 +64,8 @@ class TableLookup:
 class TableLookups:
     """The arguments of kernels with tables, and their checks.
 
-    Parameters
-    ----------
-    routine
-        Whose error flag the kernels use.
-    takes
-        Each with the number of the operand that is its index.
-    count
-        Number of tables.
-
-    Attributes
-    ----------
-    struct
-        The offset, the stride and the length of each table.
+    `routine`: whose error flag the kernels use; `takes`: each with the number of the operand that is its index;
+    `count`: number of tables; `struct`: the offset, the stride and the length of each table.
     """
 
     def __init__(self, routine: Checked, takes: Sequence[tuple[int, TableLookup]], count: int) -> None:
@@ -103,12 +86,7 @@ class TableLookups:
     def check(self, operands: Sequence[Any], tables: Sequence[GpuArray], *, is_idle: bool) -> None:
         """Check what the kernels cannot.
 
-        Parameters
-        ----------
-        operands, tables
-            Of a launch.
-        is_idle
-            Whether it computes nothing: an index must be valid too.
+        `is_idle`: whether it computes nothing: an index must be valid too.
 
         Raises
         ------

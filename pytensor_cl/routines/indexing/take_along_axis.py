@@ -36,23 +36,9 @@ def _plan_struct(index: str, ndim: int) -> Struct:
 class TakeAlongAxis(Checked):
     """The kernel of the family: ``o[place] = x[place, index[place]]``, or the other way round.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of the elements.
-    index_dtype
-        Of the indices: an integer or bool.
-    ndim
-        Of the result.
-    mode
-        What becomes of an index that is out of range: ``"raise"``, ``"wrap"``, ``"clip"``, or ``"index"``, where a
-        negative one counts from the end.
-    inverse
-        The index is that of the destination instead of the source.
-    schedule
-        See `Routine`.
+    `index_dtype`: of the indices: an integer or bool; `mode`: what becomes of an index that is out of range:
+    ``"raise"``, ``"wrap"``, ``"clip"``, or ``"index"``, where a negative one counts from the end; `inverse`: the index
+    is that of the destination instead of the source.
     """
 
     def __init__(
@@ -103,12 +89,7 @@ class TakeAlongAxis(Checked):
     def take(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
         """Enqueue the kernel; the arrays have the same shape.
 
-        Parameters
-        ----------
-        output, source, index
-            What is written and read.
-        length, step
-            How many elements an index may pick from, and how far apart they are.
+        `length`, `step`: how many elements an index may pick from, and how far apart they are.
         """
         layouts = output.layout, source.layout, index.layout
         reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)
@@ -133,14 +114,8 @@ class TakeAlongAxis(Checked):
 class Choose(TakeAlongAxis):
     """The element of the array that the index names at each place: ``choose(index, choices)``, as `numpy.choose`.
 
-    Parameters
-    ----------
-    context, dtype, index_dtype, schedule
-        See `TakeAlongAxis`.
-    index_ndim, ndim
-        Dimensions of the index and of the choices, whose first one the index picks from.
-    mode
-        ``"raise"``, ``"wrap"`` or ``"clip"``.
+    `index_ndim`, `ndim`: dimensions of the index and of the choices, whose first one the index picks from; `mode`:
+    ``"raise"``, ``"wrap"`` or ``"clip"``.
     """
 
     def __init__(
@@ -192,12 +167,7 @@ class Choose(TakeAlongAxis):
 class ChooseFromList(Choose):
     """The element of one of several arrays: ``choose(index, (first, second, ..))``; they are copied into one array.
 
-    Parameters
-    ----------
-    context, dtype, index_dtype, index_ndim, mode, schedule
-        See `Choose`.
-    ndim
-        Dimensions of each array.
+    `ndim`: dimensions of each array.
     """
 
     def __init__(

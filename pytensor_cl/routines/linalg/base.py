@@ -64,14 +64,7 @@ def rows_of(array: GpuArray, begin: int, end: int, first: int = 0, last: int | N
 class BlockedRoutine(Routine):
     """A routine that divides matrices into blocks: small ones have a kernel, products of matrices join them.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of the outputs: float32 or float64. Inputs of other dtypes are cast.
-    schedule
-        See `Routine`.
+    `dtype`: of the outputs: float32 or float64. Inputs of other dtypes are cast.
     """
 
     template = ""

@@ -30,12 +30,7 @@ class Cholesky(BlockedRoutine):
     The matrix is divided in halves: the factor of the first one, a triangular solve, a symmetric update, the factor of
     the rest (F. Gustavson, Recursion leads to automatic variable blocking for dense linear-algebra algorithms, 1997).
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    lower
-        Whether L is computed, from the lower triangle; else U, from the upper one.
+    `lower`: whether L is computed, from the lower triangle; else U, from the upper one.
     """
 
     template = "linalg/cholesky"
@@ -158,14 +153,7 @@ class PositiveSolve(Routine):
     Inputs and output are those of `CholeskySolve`, with A in place of its factor. X is NaN where A is not positive
     definite.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    lower
-        Whether the lower triangle is read.
-    is_vector
-        Whether B is a vector, or a batch of vectors.
+    `lower`: whether the lower triangle is read; `is_vector`: whether B is a vector, or a batch of vectors.
     """
 
     def __init__(

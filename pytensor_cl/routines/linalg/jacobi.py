@@ -71,14 +71,7 @@ class SymmetricEigen(_Jacobi):
 
     A multiple of the identity makes the matrix positive semidefinite; its singular values are found by rotations.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    lower
-        Whether the lower triangle is read.
-    has_vectors
-        Whether there is the second output.
+    `lower`: whether the lower triangle is read; `has_vectors`: whether there is the second output.
     """
 
     def __init__(
@@ -142,14 +135,7 @@ class SVD(_Jacobi):
     Rotations find ``U @ diag(s)`` and V of the matrix or of its transpose, whichever has no more columns than rows. The
     QR factors of the former give U, orthogonal also where singular values are zero.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    full_matrices
-        Whether U and Vt are square.
-    compute_uv
-        Whether there are U and Vt.
+    `full_matrices`: whether U and Vt are square; `compute_uv`: whether there are U and Vt.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of factorisations."""
+"""Numbers that decide the speed of factorisations.
+
+``benchmarks/linalg.py`` times the kernels.
+"""
 
 BLOCK_ROWS = {"cpu": 64, "simt": 32}  # of the largest matrix that one kernel factors or solves; larger ones are divided
 PANEL_COLUMNS = {"cpu": 32, "simt": 16}  # that one kernel factors in a matrix of more rows than a block

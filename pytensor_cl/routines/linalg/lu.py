@@ -156,14 +156,8 @@ class LUFactor(_LURoutine):
     The columns are divided in halves down to panels (S. Toledo, Locality of reference in LU decomposition with partial
     pivoting, 1997).
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    marks_singular
-        Whether the factors are NaN where a pivot is zero.
-    pivots_of_rows
-        Whether there are m pivots; row k stays where it is if k is not less than n.
+    `marks_singular`: whether the factors are NaN where a pivot is zero; `pivots_of_rows`: whether there are m pivots;
+    row k stays where it is if k is not less than n.
     """
 
     def __init__(
@@ -221,12 +215,7 @@ class Solve(_LURoutine):
     Inputs are A (..., n, n) and B (..., n, m), or (..., n) of vectors; batch dimensions broadcast. The output has the
     shape of B with all batch dimensions. Where A is singular, its X is NaN.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    is_vector
-        Whether B is a vector, or a batch of vectors.
+    `is_vector`: whether B is a vector, or a batch of vectors.
     """
 
     def __init__(self, context: Context, dtype: str, *, is_vector: bool = False, schedule: str | None = None) -> None:
@@ -270,12 +259,7 @@ class Determinant(_LURoutine):
 
     The input is A (..., n, n); each output is (...).
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    in_parts
-        Whether sign and logarithm are the outputs, in place of the determinant.
+    `in_parts`: whether sign and logarithm are the outputs, in place of the determinant.
     """
 
     def __init__(self, context: Context, dtype: str, *, in_parts: bool = False, schedule: str | None = None) -> None:
@@ -327,11 +311,6 @@ class Inverse(_LURoutine, Checked):
     """Inverses of batches of square matrices; the input and the output are (..., n, n).
 
     A singular matrix is an error, as of `numpy.linalg.inv`.
-
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
     """
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
@@ -374,12 +353,7 @@ class Permutation(_LURoutine, Checked):
 
     The input is (..., n) of int32, as `LUFactor` returns it; the output (..., n) of int64.
 
-    Parameters
-    ----------
-    context, schedule
-        See `BlockedRoutine`.
-    inverse
-        Whether ``P @ A`` is ``A[p]`` for the output p; else the output is the inverse of that permutation.
+    `inverse`: whether ``P @ A`` is ``A[p]`` for the output p; else the output is the inverse of that permutation.
     """
 
     def __init__(self, context: Context, *, inverse: bool = True, schedule: str | None = None) -> None:

@@ -26,15 +26,6 @@ class Squares(Routine):
 
     Inputs are the matrices (..., n, n) and how often each is squared (...), of int32, which the host reads: a call
     waits for the device. The output has the shape of the first input.
-
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of the matrices: float32 or float64.
-    schedule
-        See `Routine`.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:

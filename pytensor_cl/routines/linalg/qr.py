@@ -21,14 +21,8 @@ __all__ = ["QR", "BlockReflection", "Householder"]
 class BlockReflection(NamedTuple):
     """The product ``I - V @ T @ V.T`` of the reflections of a panel.
 
-    Attributes
-    ----------
-    first
-        Row and column of the whole matrix where the panel begins.
-    vectors
-        V (count, rows, columns).
-    factor
-        T (count, columns, columns), upper triangular.
+    `first`: row and column of the whole matrix where the panel begins; `vectors`: v (count, rows, columns); `factor`: t
+    (count, columns, columns), upper triangular.
     """
 
     first: int
@@ -42,11 +36,6 @@ class Householder(BlockedRoutine):
     The columns are divided into panels, which a kernel factors; products of matrices apply the reflections of a panel
     to what is right of it (C. Bischof and C. Van Loan, The WY representation for products of Householder matrices,
     1987).
-
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
     """
 
     template = "linalg/qr"
@@ -157,12 +146,7 @@ class QR(Householder):
     The input is A (..., m, n). Outputs are Q (..., m, m) and R (..., m, n) with mode ``"full"``, Q (..., m, k) and R
     (..., k, n) with ``"economic"``, where k = min(m, n), or R (..., m, n) alone with ``"r"``.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    mode
-        ``"full"``, ``"economic"`` or ``"r"``.
+    `mode`: ``"full"``, ``"economic"`` or ``"r"``.
     """
 
     def __init__(self, context: Context, dtype: str, mode: str = "full", schedule: str | None = None) -> None:

@@ -25,16 +25,8 @@ class TriangularSolve(BlockedRoutine):
     The matrix is divided in halves down to blocks, which a kernel solves by substitution; matrix products update what
     is left of B (Golub and Van Loan, Matrix Computations, 3.1).
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `BlockedRoutine`.
-    lower
-        Whether A is lower triangular; the other triangle is not read.
-    unit_diagonal
-        Whether the diagonal is taken for one, and not read.
-    is_vector
-        Whether B is a vector, or a batch of vectors.
+    `lower`: whether A is lower triangular; the other triangle is not read; `unit_diagonal`: whether the diagonal is
+    taken for one, and not read; `is_vector`: whether B is a vector, or a batch of vectors.
     """
 
     template = "linalg/triangular"
@@ -165,12 +157,7 @@ class TriangularSolve(BlockedRoutine):
 class CholeskySolve(TriangularSolve):
     """X of ``A @ X = B``, where the first input is the Cholesky factor of A; see `TriangularSolve` for the rest.
 
-    Parameters
-    ----------
-    context, dtype, is_vector, schedule
-        See `TriangularSolve`.
-    lower
-        Whether ``A = C @ C.T``; else ``A = C.T @ C``.
+    `lower`: whether ``A = C @ C.T``; else ``A = C.T @ C``.
     """
 
     def __init__(

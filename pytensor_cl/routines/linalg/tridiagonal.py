@@ -21,17 +21,7 @@ __all__ = ["TridiagonalFactor", "TridiagonalSolve"]
 
 
 class _Tridiagonal(Routine):
-    """What both routines share.
-
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of the matrices: float32 or float64.
-    schedule
-        See `Routine`.
-    """
+    """What both routines share."""
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
         super().__init__(context, schedule)
@@ -75,11 +65,6 @@ class TridiagonalFactor(_Tridiagonal):
     Inputs are the diagonals below (..., n - 1), at (..., n) and above (..., n - 1) the main one. Outputs are L below
     its diagonal (..., n - 1), the three diagonals of U (..., n), (..., n - 1), (..., n - 2), and the interchanges
     (..., n) of int32, counted from one. Batch dimensions broadcast.
-
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `_Tridiagonal`.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
@@ -119,14 +104,8 @@ class TridiagonalSolve(_Tridiagonal):
     Inputs are the outputs of `TridiagonalFactor`, and B (..., n, m), or (..., n) of vectors; batch dimensions
     broadcast. The output has the shape of B with all batch dimensions.
 
-    Parameters
-    ----------
-    context, dtype, schedule
-        See `_Tridiagonal`.
-    transposed
-        Whether the system is that of the transposed matrix.
-    is_vector
-        Whether B is a vector, or a batch of vectors.
+    `transposed`: whether the system is that of the transposed matrix; `is_vector`: whether B is a vector, or a batch of
+    vectors.
     """
 
     def __init__(

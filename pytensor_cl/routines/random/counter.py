@@ -24,11 +24,6 @@ class CounterDraw(Draw):
 
     The key is taken from the Generator, which continues by two numbers of its bit generator for each call. All
     parameters may be arrays. What has no kernel, such as parameters that NumPy refuses, is left to NumPy.
-
-    Parameters
-    ----------
-    context, name, dtype, host, schedule
-        See `Draw`.
     """
 
     def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:

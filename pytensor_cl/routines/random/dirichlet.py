@@ -25,11 +25,6 @@ class DirichletDraw(Draw):
 
     NumPy makes a vector of gamma numbers one after the other, so equal shapes make them one stream. Unequal shapes, and
     those below `LEAST_SHAPE`, are left to NumPy on the host.
-
-    Parameters
-    ----------
-    context, name, dtype, host, schedule
-        See `Draw`.
     """
 
     def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:

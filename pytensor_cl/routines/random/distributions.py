@@ -538,16 +538,9 @@ ARRAYS: dict[str, Distribution] = {
 class CounterVariate(NamedTuple):
     """How a counter-based generator draws a variate. Each element has a stream of its own.
 
-    Attributes
-    ----------
-    draw
-        C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``.
-    proper
-        C expression that is true for parameters that the kernel can draw from.
-    needed
-        Functions of the template `random/variates`.
-    kind
-        C type.
+    `draw`: C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``;
+    `proper`: C expression that is true for parameters that the kernel can draw from; `needed`: functions of the
+    template `random/variates`; `kind`: C type.
     """
 
     draw: str

@@ -30,15 +30,9 @@ FUNCTIONS = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "po
 class HostDraw(NamedTuple):
     """What a routine needs of NumPy's side.
 
-    Attributes
-    ----------
-    draw
-        Called with a Generator, the parameters and the size (None or a tuple): draws on the host and changes the
-        Generator.
-    copy
-        From a Generator to one with the same state; None: the Generator itself is changed.
-    min_elements
-        Fewer draws than that are made on the host.
+    `draw`: called with a Generator, the parameters and the size (None or a tuple): draws on the host and changes the
+    Generator; `copy`: from a Generator to one with the same state; None: the Generator itself is changed;
+    `min_elements`: fewer draws than that are made on the host.
     """
 
     draw: Callable[..., Any]
@@ -62,25 +56,7 @@ class Draw:
     numbers of the generator a draw takes are the host's, others are arrays or NumPy scalars. What has no kernel, such
     as a generator that cannot jump ahead, or parameters that NumPy refuses, is left to NumPy on the host.
 
-    Parameters
-    ----------
-    context
-        Where the draws shall be.
-    name
-        Of `DISTRIBUTIONS`.
-    dtype
-        Of the draws.
-    host
-        NumPy's side.
-    schedule
-        ``"cpu"`` or ``"simt"``; None takes what suits the device.
-    of_arrays
-        Take the distribution of `ARRAYS`.
-
-    Attributes
-    ----------
-    on_host
-        Calls that were left to NumPy.
+    `host`: NumPy's side; `of_arrays`: take the distribution of `ARRAYS`; `on_host`: calls that were left to NumPy.
     """
 
     def __init__(

@@ -39,15 +39,7 @@ def _halves(*numbers: int) -> tuple[np.uint64, ...]:
 class RawSequence(ABC):
     """Where a Generator is in the sequence of its bit generator. Positions count numbers of 64 bits from there.
 
-    Parameters
-    ----------
-    generator
-        Has a bit generator of `GENERATORS`.
-
-    Attributes
-    ----------
-    name
-        What the kernels call the bit generator.
+    `generator`: has a bit generator of `GENERATORS`; `name`: what the kernels call the bit generator.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:

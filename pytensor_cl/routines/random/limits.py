@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of draws."""
+"""Numbers that decide the speed of draws.
+
+``benchmarks/draws.py`` times the kernels.
+"""
 
 MIN_ITEM_DRAWS = 512  # draws of a counter-based generator that are worth a work-item, schedule cpu
 MIN_ITEM_DIRICHLET = 256  # numbers that are worth a work-item, schedule cpu

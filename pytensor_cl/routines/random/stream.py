@@ -36,18 +36,9 @@ class NotNumpy(Exception):
 class Batch(NamedTuple):
     """Draws in the places where chunks left them.
 
-    Attributes
-    ----------
-    array
-        The draws of chunk ``j`` begin at ``j * capacity``.
-    capacity
-        Places of a chunk.
-    where
-        On the device, for each chunk how many draws there are, and then the number of the first one in the batch.
-    chunks
-        How many.
-    at, size
-        Number of the first draw among all, and how many draws of the batch are used.
+    `array`: the draws of chunk ``j`` begin at ``j * capacity``; `capacity`: places of a chunk; `where`: on the device,
+    for each chunk how many draws there are, and then the number of the first one in the batch; `at`, `size`: number of
+    the first draw among all, and how many draws of the batch are used.
     """
 
     array: GpuArray
@@ -88,17 +79,7 @@ class _Odd(NamedTuple):
 
 
 class Stream:
-    """Draw a variate as NumPy does.
-
-    Parameters
-    ----------
-    context
-        Where the draws shall be.
-    variate
-        What is drawn.
-    schedule
-        ``"cpu"`` or ``"simt"``.
-    """
+    """Draw a variate as NumPy does."""
 
     def __init__(self, context: Context, variate: Variate, schedule: str) -> None:
         self.context, self.variate, self.schedule = context, variate, schedule
@@ -133,16 +114,7 @@ class Stream:
     def draw(self, sequence: RawSequence, generator: np.random.Generator, size: int, values: Any) -> Iterator[Batch]:
         """Yield the draws, batch by batch, and leave the Generator where NumPy would.
 
-        Parameters
-        ----------
-        sequence
-            Where the Generator is.
-        generator
-            It is changed when the last batch is there.
-        size
-            How many; at least one.
-        values
-            Parameters of the variate.
+        `generator`: it is changed when the last batch is there; `values`: parameters of the variate.
 
         Raises
         ------

@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of reductions, beside those in ``runtime/tuning.py``."""
+"""Numbers that decide the speed of reductions, beside those in ``runtime/tuning.py``.
+
+``benchmarks/run.py`` and ``sweep.py`` time the kernels.
+"""
 
 MIN_ROW_ELEMENTS = 16  # contiguous rows that are shorter are reduced with vectors across rows
 SHORT_ROW_VECTORS = 2  # vectors: of rows that are no longer, a vector of results is finished before the next

@@ -53,14 +53,9 @@ __all__ = [
 class Problem(NamedTuple):
     """A reduction in normal form: few dimensions, from the innermost outwards, with positive strides in the input.
 
-    Attributes
-    ----------
-    outer
-        Length, step in the input and step in the output of each outer dimension.
-    reduced
-        Length and step in the input of each reduced dimension.
-    in_shift, out_shift
-        Where the traversal begins, counted from the first element.
+    `outer`: length, step in the input and step in the output of each outer dimension; `reduced`: length and step in the
+    input of each reduced dimension; `in_shift`, `out_shift`: where the traversal begins, counted from the first
+    element.
     """
 
     outer: tuple[tuple[int, ...], ...]
@@ -108,14 +103,8 @@ def normal_form(
 ) -> Problem:
     """Put a reduction in normal form.
 
-    Parameters
-    ----------
-    shape, in_strides
-        The input's, strides in elements.
-    out_strides
-        The output's, one for each axis that is kept.
-    axes
-        Those that are reduced.
+    `shape`, `in_strides`: the input's, strides in elements; `out_strides`: the output's, one for each axis that is
+    kept; `axes`: those that are reduced.
     """
     dims = list(zip(shape, in_strides, strict=True))
     left = [dim for axis, dim in enumerate(dims) if axis not in axes]
@@ -141,12 +130,7 @@ def in_two_passes(problem: Problem, chunks: int) -> tuple[Problem, Problem]:
 class RowPacking(NamedTuple):
     """A reduction of narrow rows, several of which are taken for one.
 
-    Attributes
-    ----------
-    first
-        Makes as many results of each column as rows are one.
-    rest
-        The rows that are left; nothing is reduced.
+    `first`: makes as many results of each column as rows are one; `rest`: the rows that are left; nothing is reduced.
     """
 
     first: Problem
@@ -201,13 +185,8 @@ def after_outermost_stage(problem: Problem, first: Problem, chunks: int) -> Prob
 class Variant(NamedTuple):
     """Which kernel runs.
 
-    Attributes
-    ----------
-    pattern
-        ``"rows"``: along the reduced run; ``"columns"``: across outer columns; ``"short"``: across them too, one vector
-        after another.
-    unit
-        Whether vectors are contiguous, or gathered.
+    `pattern`: ``"rows"``: along the reduced run; ``"columns"``: across outer columns; ``"short"``: across them too, one
+    vector after another; `unit`: whether vectors are contiguous, or gathered.
     """
 
     pattern: str
@@ -217,12 +196,7 @@ class Variant(NamedTuple):
 def select_variant(problem: Problem, lanes: int = 0) -> Variant:
     """Return the kernel that suits a problem.
 
-    Parameters
-    ----------
-    problem
-        What to reduce.
-    lanes
-        Elements of a vector on schedule cpu, which has a kernel for short reductions; 0 for the other schedule.
+    `lanes`: elements of a vector on schedule cpu, which has a kernel for short reductions; 0 for the other schedule.
     """
     length, step = problem.run
     columns, column_step = problem.columns
@@ -241,17 +215,11 @@ def select_variant(problem: Problem, lanes: int = 0) -> Variant:
 class Split(NamedTuple):
     """How the work is shared out.
 
-    Attributes
-    ----------
-    chunk, chunks
-        Length and number of the chunks of the reduced range; where there are several, a second pass follows.
-    global_size, local_size
-        The NDRange.
-    blocks, tiles
-        On schedule cpu: tasks of a chunk, and tiles across the innermost outer dimension.
-    threads_per_output, lane_stride, output_stride
-        On schedule simt: work-items that share an output, and how far apart in their group are two of them,
-        and two that have the same part in neighbouring outputs.
+    `chunk`, `chunks`: length and number of the chunks of the reduced range; where there are several, a second pass
+    follows; `global_size`, `local_size`: the NDRange; `blocks`, `tiles`: on schedule cpu: tasks of a chunk, and tiles
+    across the innermost outer dimension; `threads_per_output`, `lane_stride`, `output_stride`: on schedule simt:
+    work-items that share an output, and how far apart in their group are two of them, and two that have the same part
+    in neighbouring outputs.
     """
 
     chunk: int
@@ -291,24 +259,9 @@ def split_cpu(
 ) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
 
-    Parameters
-    ----------
-    problem
-        What to reduce.
-    units
-        Compute units of the device.
-    lanes
-        Elements of a vector.
-    may_split
-        Whether there may be chunks.
-    is_rounded
-        Whether long chains of operations lose digits.
-    pattern
-        That of the kernel; None uses that of `select_variant`.
-    may_be_wide
-        Whether a tile may be twice as wide if it then spans rows that follow one another.
-    tuning
-        Of the device.
+    `units`: compute units of the device; `lanes`: elements of a vector; `may_split`: whether there may be chunks;
+    `is_rounded`: whether long chains of operations lose digits; `pattern`: that of the kernel; None uses that of
+    `select_variant`; `may_be_wide`: whether a tile may be twice as wide if it then spans rows that follow one another.
     """
     outputs, total, columns = problem.outputs, problem.total, problem.columns[0]
     pattern = pattern or select_variant(problem).pattern
@@ -358,12 +311,8 @@ def fits_int(problem: Problem) -> bool:
 def geometry_struct(index: str, outer_dims: int, reduced_dims: int) -> Struct:
     """Return the struct, for reductions and argmax, with the layouts of the arrays and the partition of the work.
 
-    Parameters
-    ----------
-    index
-        C type of its members.
-    outer_dims, reduced_dims
-        Dimensions that it holds, from the innermost outwards; lengths and steps are in elements.
+    `index`: C type of its members; `outer_dims`, `reduced_dims`: dimensions that it holds, from the innermost outwards;
+    lengths and steps are in elements.
     """
     return Struct(
         (index, "outputs total chunk chunks chunk_stride error_stride blocks tiles"),
@@ -377,16 +326,8 @@ def geometry_struct(index: str, outer_dims: int, reduced_dims: int) -> Struct:
 def pack_geometry(problem: Problem, split: Split, error_stride: int, dims: tuple[int, int], index: str) -> bytes:
     """Pack the struct of `geometry_struct`.
 
-    Parameters
-    ----------
-    problem, split
-        What to reduce, and how it is shared out.
-    error_stride
-        Elements between a partial result and its rounding error.
-    dims
-        Kept and reduced dimensions that the struct holds.
-    index
-        C type of its members.
+    `problem`, `split`: what to reduce, and how it is shared out; `error_stride`: elements between a partial result and
+    its rounding error; `dims`: kept and reduced dimensions that the struct holds; `index`: C type of its members.
     """
     outer = problem.outer + ((1, 0, 0),) * (dims[0] - len(problem.outer))
     reduced = problem.reduced + ((1, 0),) * (dims[1] - len(problem.reduced))

@@ -31,23 +31,12 @@ _NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices withou
 class Operation:
     """An associative, commutative operation.
 
-    Attributes
-    ----------
-    combine
-        OpenCL C expression of the values `a` and `b`, scalars or vectors, of an integer dtype.
-    identity
-        Value that changes nothing, for a dtype.
-    real
-        The expression for floating point; None where the operation is for integers only.
-    pairs
-        The expression for complex numbers, or the name of one of kernels/reduction/accumulator.mako; None where there
-        is none.
-    boolean
-        The operation that does the same on truth values.
-    compensation
-        How to carry the rounding error along, if that can be done.
-    has_identity
-        Whether the reduction of nothing is a value.
+    `combine`: OpenCL C expression of the values `a` and `b`, scalars or vectors, of an integer dtype; `identity`: value
+    that changes nothing, for a dtype; `real`: the expression for floating point; None where the operation is for
+    integers only; `pairs`: the expression for complex numbers, or the name of one of
+    kernels/reduction/accumulator.mako; None where there is none; `boolean`: the operation that does the same on truth
+    values; `compensation`: how to carry the rounding error along, if that can be done; `has_identity`: whether the
+    reduction of nothing is a value.
     """
 
     combine: str
@@ -91,14 +80,8 @@ OPERATIONS: dict[str, Operation] = {
 class _Pass:
     """A pass of a reduction.
 
-    Attributes
-    ----------
-    in_dtype, out_dtype
-        What it reads and writes.
-    pair_in, pair_out
-        Whether values come, or go, with their rounding errors.
-    kernels
-        Those that were launched, by variant and index type.
+    `pair_in`, `pair_out`: whether values come, or go, with their rounding errors; `kernels`: those that were launched,
+    by variant and index type.
     """
 
     in_dtype: str

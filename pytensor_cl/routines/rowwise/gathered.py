@@ -20,19 +20,9 @@ __all__ = ["GatheredRows"]
 class GatheredRows:
     """The operands of a row function that are rows of tables; else they are gathered first.
 
-    Parameters
-    ----------
-    routine
-        Whose error flag the kernels use.
-    function
-        Its `gathers` say which operands these are, and which operand is the index.
-    operands
-        Numbers of the operands that are arrays.
-
-    Attributes
-    ----------
-    struct
-        Of each table: the step from row to row, the number of rows, and whether rows are prefetched.
+    `routine`: whose error flag the kernels use; `function`: its `gathers` say which operands these are, and which
+    operand is the index; `operands`: numbers of the operands that are arrays; `struct`: of each table: the step from
+    row to row, the number of rows, and whether rows are prefetched.
     """
 
     def __init__(self, routine: Checked, function: RowFunction, operands: Sequence[int]) -> None:
@@ -64,12 +54,7 @@ class GatheredRows:
     def geometry(self, layouts: Sequence[Layout], variant: Variant) -> bytes | None:
         """Return the kernels' arguments for the tables; None where the rows must be gathered first.
 
-        Parameters
-        ----------
-        layouts
-            Of the arrays.
-        variant
-            The kernel that would read what was gathered.
+        `variant`: the kernel that would read what was gathered.
         """
         if not all(variant.reads_rows(a) for a, *_ in self._gathered):
             return None

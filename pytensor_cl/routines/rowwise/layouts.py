@@ -14,16 +14,9 @@ Shape = tuple[int, ...]
 class RowLayouts:
     """What the shapes of the operands must be, and those of the outputs.
 
-    Parameters
-    ----------
-    function
-        Its operands of kind "value" are no arrays.
-    ndim, axes
-        Dimensions of a full value, and those along rows.
-    is_dropped
-        For each operand and then each output, whether it is a row value that lacks the dimensions along rows.
-    broadcast
-        For each operand and dimension, whether its length is known to be 1.
+    `function`: its operands of kind "value" are no arrays; `ndim`, `axes`: dimensions of a full value, and those along
+    rows; `is_dropped`: for each operand and then each output, whether it is a row value that lacks the dimensions along
+    rows; `broadcast`: for each operand and dimension, whether its length is known to be 1.
     """
 
     def __init__(

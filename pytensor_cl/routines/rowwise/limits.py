@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of row functions; some are those of reductions."""
+"""Numbers that decide the speed of row functions; some are those of reductions.
+
+``benchmarks/run.py --only rows`` times the kernels.
+"""
 
 # --- schedule cpu ---
 MIN_CHUNK_ELEMENTS = 1 << 14  # elements of a chunk below which splitting a reduction costs more than it gives

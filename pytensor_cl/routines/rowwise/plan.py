@@ -49,16 +49,9 @@ Dims = tuple[tuple[int, ...], ...]
 class Rows(NamedTuple):
     """The positions of a row function in normal form: few dimensions, from the innermost outwards.
 
-    Attributes
-    ----------
-    outer
-        Length of each dimension across rows, then its step in each array.
-    reduced
-        The same of the dimensions along a row.
-    shifts
-        Per array, where the traversal begins, counted from its first element.
-    lead
-        The array in whose memory order the others are traversed.
+    `outer`: length of each dimension across rows, then its step in each array; `reduced`: the same of the dimensions
+    along a row; `shifts`: per array, where the traversal begins, counted from its first element; `lead`: the array in
+    whose memory order the others are traversed.
     """
 
     outer: Dims
@@ -93,16 +86,8 @@ def _walk(dims: list[tuple[int, ...]], lead: int, arrays: int) -> tuple[Dims, li
 def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset[int], lead: int) -> Rows:
     """Put the arrays of a row function in normal form.
 
-    Parameters
-    ----------
-    shape
-        Of a full value.
-    layouts
-        Of the arrays, spread to as many dimensions; those of row values have length 1 along `axes`.
-    axes
-        Along which rows run.
-    lead
-        Number of the array to follow.
+    `layouts`: of the arrays, spread to as many dimensions; those of row values have length 1 along `axes`; `axes`:
+    along which rows run; `lead`: number of the array to follow.
     """
     count = len(layouts)
     steps = [[0 if s.shape[d] == 1 else s.strides[d] for s in layouts] for d in range(len(shape))]
@@ -128,15 +113,9 @@ def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
 def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
     """Return ``"rows"`` where vectors, or work-items, should run along the rows, ``"columns"`` where across them.
 
-    Parameters
-    ----------
-    rows
-        The arrays.
-    lanes
-        Elements of a vector: fewer rows than that leave some of it idle.
-    light
-        The full arrays, if more time goes into loads and stores than into what is computed for each row: gathered
-        vectors cost more than putting lanes together.
+    `lanes`: elements of a vector: fewer rows than that leave some of it idle; `light`: the full arrays, if more time
+    goes into loads and stores than into what is computed for each row: gathered vectors cost more than putting lanes
+    together.
     """
     lead = 1 + rows.lead
     if rows.columns < lanes <= rows.total:
@@ -151,12 +130,7 @@ def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
 def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
     """Return whether the elements across rows are fewer than a vector has, but what follows may fill it.
 
-    Parameters
-    ----------
-    rows, lanes
-        What to do, and elements of a vector.
-    full
-        The full arrays.
+    `rows`, `lanes`: what to do, and elements of a vector; `full`: the full arrays.
     """
     if (
         len(rows.outer) != 1
@@ -198,18 +172,8 @@ def tiled(
 ) -> tuple[int, tuple[str, ...]]:
     """Say how many columns a block of rows has that is turned in registers, and which arrays have such blocks.
 
-    Parameters
-    ----------
-    rows
-        What to do, with vectors across rows.
-    access
-        What `access_of` returned.
-    lanes
-        Elements of a vector.
-    full
-        The full arrays.
-    written
-        Number of the first output.
+    `rows`: what to do, with vectors across rows; `lanes`: elements of a vector; `full`: the full arrays; `written`:
+    number of the first output.
 
     Returns
     -------
@@ -240,12 +204,7 @@ def tiled(
 class PreTransposed(NamedTuple):
     """An array that is copied first, so that its lanes are side by side.
 
-    Attributes
-    ----------
-    array
-        Its number.
-    view
-        Its elements in the order of the copy; the offset counts from the array's own.
+    `view`: its elements in the order of the copy; the offset counts from the array's own.
     """
 
     array: int
@@ -255,12 +214,7 @@ class PreTransposed(NamedTuple):
 def pre_transposed(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple[Rows, tuple[PreTransposed, ...]]:
     """Copy arrays that are read many times with a stride to another layout: all differences of two sets of points.
 
-    Parameters
-    ----------
-    rows, pattern
-        What to do, and how.
-    candidates
-        Arrays that may be copied.
+    `candidates`: arrays that may be copied.
     """
     dims, shifts, copies = [*rows.outer, *rows.reduced], list(rows.shifts), []
     first, reads = len(rows.outer), rows.number * rows.total
@@ -282,19 +236,11 @@ def pre_transposed(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple
 class Split(NamedTuple):
     """How the work is shared out.
 
-    Attributes
-    ----------
-    chunk, chunks
-        Length and number of the chunks of a row; where there are several, there is a launch for each loop.
-    work_items
-        That run tasks on schedule cpu; work-groups per chunk on schedule simt.
-    blocks, tiles, width
-        Tasks of a chunk, of which so many are side by side; rows of each.
-    is_cached
-        Whether what a task reads is still in the cache in its next loop.
-    threads_per_row, lane_stride, row_stride
-        On schedule simt: work-items of a row, and how far apart in their group are two of them, and two of
-        neighbouring rows.
+    `chunk`, `chunks`: length and number of the chunks of a row; where there are several, there is a launch for each
+    loop; `work_items`: that run tasks on schedule cpu; work-groups per chunk on schedule simt; `blocks`, `tiles`,
+    `width`: tasks of a chunk, of which so many are side by side; rows of each; `is_cached`: whether what a task reads
+    is still in the cache in its next loop; `threads_per_row`, `lane_stride`, `row_stride`: on schedule simt: work-items
+    of a row, and how far apart in their group are two of them, and two of neighbouring rows.
     """
 
     chunk: int
@@ -333,22 +279,10 @@ def split_cpu(
 ) -> Split:
     """Share out the work to a few work-items, each with a run of tasks.
 
-    Parameters
-    ----------
-    rows, pattern
-        What to do, and how.
-    units
-        Compute units of the device.
-    lanes, tile_vectors
-        Elements of a vector, and the most vectors of a tile.
-    passes
-        Passes over a row.
-    nbytes
-        Bytes that a task has for each position of its rows.
-    is_rounded
-        Whether long chains of operations lose digits.
-    min_task
-        Elements of a chunk below which splitting costs more than it gives.
+    `units`: compute units of the device; `lanes`, `tile_vectors`: elements of a vector, and the most vectors of a tile;
+    `passes`: passes over a row; `nbytes`: bytes that a task has for each position of its rows; `is_rounded`: whether
+    long chains of operations lose digits; `min_task`: elements of a chunk below which splitting costs more than it
+    gives.
     """
     count, total = rows.number, rows.total
     width, is_cached = (
@@ -400,14 +334,9 @@ def fits_int(rows: Rows) -> bool:
 def geometry_struct(index: str, dims: tuple[int, int], arrays: int, spills: int, totals: int) -> Struct:
     """Return the struct with the layouts of the arrays and the partition of the work.
 
-    Parameters
-    ----------
-    index
-        C type of its members.
-    dims
-        Dimensions across and along rows that it holds, from the innermost outwards; lengths and steps in elements.
-    arrays, spills, totals
-        Number of arrays, of values that are spilled between passes, and of reductions.
+    `index`: C type of its members; `dims`: dimensions across and along rows that it holds, from the innermost outwards;
+    lengths and steps in elements; `arrays`, `spills`, `totals`: number of arrays, of values that are spilled between
+    passes, and of reductions.
     """
     outer, reduced = dims
     return Struct(
@@ -431,20 +360,9 @@ def pack_geometry(
 ) -> bytes:
     """Pack the struct of `geometry_struct`.
 
-    Parameters
-    ----------
-    rows, split
-        What to do, and how it is shared out.
-    dims
-        Dimensions across and along rows that the struct holds.
-    scratch
-        Bytes that a work-item spills; then where each value begins.
-    parts
-        Number of partial results of each row.
-    partial_at
-        Where those of each reduction begin, in bytes.
-    index
-        C type of the members.
+    `rows`, `split`: what to do, and how it is shared out; `dims`: dimensions across and along rows that the struct
+    holds; `scratch`: bytes that a work-item spills; then where each value begins; `parts`: number of partial results of
+    each row; `partial_at`: where those of each reduction begin, in bytes; `index`: C type of the members.
     """
     arrays = len(rows.shifts)
     outer = rows.outer + ((1, *[0] * arrays),) * (dims[0] - len(rows.outer))

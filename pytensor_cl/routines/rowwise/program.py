@@ -40,12 +40,7 @@ ALWAYS_RECOMPUTE = 1 << 30
 class Operand(NamedTuple):
     """An input.
 
-    Attributes
-    ----------
-    kind
-        ``"full"``, ``"row"``, or ``"value"`` for a NumPy scalar.
-    dtype
-        Of its elements.
+    `kind`: ``"full"``, ``"row"``, or ``"value"`` for a NumPy scalar.
     """
 
     kind: str
@@ -55,20 +50,9 @@ class Operand(NamedTuple):
 class Map(NamedTuple):
     """An element function of earlier values, of one output.
 
-    Attributes
-    ----------
-    function
-        What to compute.
-    inputs
-        Numbers of the values: operands first, then steps.
-    cost
-        How long it takes, in additions.
-    name
-        For the user.
-    is_full
-        Whether the value is a full one even where the inputs are not.
-    is_positive
-        Whether no element is negative, so that a sum cancels nothing.
+    `inputs`: numbers of the values: operands first, then steps; `name`: for the user; `is_full`: whether the value is a
+    full one even where the inputs are not; `is_positive`: whether no element is negative, so that a sum cancels
+    nothing.
     """
 
     function: ElementFunction
@@ -82,16 +66,8 @@ class Map(NamedTuple):
 class Reduce(NamedTuple):
     """A reduction of a full value to a row value.
 
-    Attributes
-    ----------
-    operation
-        A key of `routines.reduction.OPERATIONS`.
-    source
-        Number of the value.
-    acc_dtype, dtype
-        What it is computed with, and what it becomes.
-    initial
-        Whether the reduction of nothing is the identity, not an error.
+    `operation`: a key of `routines.reduction.OPERATIONS`; `source`: number of the value; `acc_dtype`, `dtype`: what it
+    is computed with, and what it becomes; `initial`: whether the reduction of nothing is the identity, not an error.
     """
 
     operation: str
@@ -178,25 +154,12 @@ class RowFunction:
 class Total(NamedTuple):
     """A reduction as the kernels see it.
 
-    Attributes
-    ----------
-    value
-        Number of the row value that it makes.
-    operation
-        A key of `routines.reduction.OPERATIONS`.
-    source
-        Name of the full value.
-    source_dtype, acc_dtype, dtype
-        Of that value, of the accumulator and of the result.
-    accumulator
-        Prefix of its C functions.
-    compensation
-        How the rounding error is carried along, or None.
-    identity
-        Literal of `source_dtype` that changes nothing.
-    is_blocked
-        Whether a few elements may be added in float32 before they are in the accumulator, which takes a third of a
-        softmax: positive numbers lose nothing that the result, in float32, would show.
+    `value`: number of the row value that it makes; `operation`: a key of `routines.reduction.OPERATIONS`; `source`:
+    name of the full value; `source_dtype`, `acc_dtype`, `dtype`: of that value, of the accumulator and of the result;
+    `accumulator`: prefix of its C functions; `compensation`: how the rounding error is carried along, or None;
+    `identity`: literal of `source_dtype` that changes nothing; `is_blocked`: whether a few elements may be added in
+    float32 before they are in the accumulator, which takes a third of a softmax: positive numbers lose nothing that the
+    result, in float32, would show.
     """
 
     value: int
@@ -214,26 +177,12 @@ class Total(NamedTuple):
 class RowPass(NamedTuple):
     """One pass over a row, and the row values that are computed before it.
 
-    Attributes
-    ----------
-    results
-        Reductions of the loop before, whose results are needed first.
-    row_code
-        Statements that compute row values.
-    reads
-        Numbers of the operands that it loads.
-    code
-        Statements that compute full values.
-    totals
-        Its reductions.
-    writes
-        Numbers of the outputs that it stores, with the names of their values.
-    reloads, spills
-        Full values that it reads back, or puts aside for a later loop.
-    streamed
-        Number of the array, among those of the kernel, whose stores may go past the cache; others follow it.
-    unroll
-        How many elements a work-item of schedule simt loads before it computes.
+    `results`: reductions of the loop before, whose results are needed first; `row_code`: statements that compute row
+    values; `reads`: numbers of the operands that it loads; `code`: statements that compute full values; `writes`:
+    numbers of the outputs that it stores, with the names of their values; `reloads`, `spills`: full values that it
+    reads back, or puts aside for a later loop; `streamed`: number of the array, among those of the kernel, whose stores
+    may go past the cache; others follow it; `unroll`: how many elements a work-item of schedule simt loads before it
+    computes.
     """
 
     results: tuple[Total, ...]
@@ -400,14 +349,8 @@ class Program:
     def passes(self, lanes: int, row_lanes: int, row_index: str = "") -> list[RowPass]:
         """Return the passes as text.
 
-        Parameters
-        ----------
-        lanes
-            Lanes of a full value.
-        row_lanes
-            Lanes of a row value: the same, or 1.
-        row_index
-            Subscript of the variables that hold row values.
+        `lanes`: lanes of a full value; `row_lanes`: lanes of a row value: the same, or 1; `row_index`: subscript of the
+        variables that hold row values.
         """
         writer = _Writer(self.function, lanes, row_lanes, row_index)
         passes: list[RowPass] = []

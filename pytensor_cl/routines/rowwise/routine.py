@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.integers import round_up
-from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES, COLUMN_TILE_VECTORS, GROUP_ITEMS
+from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES, COLUMN_TILE_VECTORS
 from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, Plans, layout_of, value_arguments
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults
@@ -17,8 +17,9 @@ from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.indexing.plan import out_of_bounds
 from pytensor_cl.routines.indexing.table_lookup import TableLookups
 from pytensor_cl.routines.rowwise import plan as planning
-from pytensor_cl.routines.rowwise.common import Array, Plan, Value, Variant
+from pytensor_cl.routines.rowwise.common import Array, Plan, Variant
 from pytensor_cl.routines.rowwise.gathered import GatheredRows
+from pytensor_cl.routines.rowwise.kernels import RowKernels
 from pytensor_cl.routines.rowwise.layouts import RowLayouts, Shape
 from pytensor_cl.routines.rowwise.limits import (
     MIN_CHUNK_ELEMENTS,
@@ -27,7 +28,7 @@ from pytensor_cl.routines.rowwise.limits import (
     ROW_KERNEL_DIMS,
 )
 from pytensor_cl.routines.rowwise.plan import Rows, Split
-from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Program, RowFunction, RowPass, accumulator
+from pytensor_cl.routines.rowwise.program import Program, RowFunction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
@@ -45,25 +46,10 @@ class Rowwise(Checked):
     is written once. Where there are few rows, and long ones, they are cut in chunks, and there is a launch for
     each pass. The result is the same each time for the same layout on the same device.
 
-    Parameters
-    ----------
-    context
-        Where to run.
-    function
-        What to compute.
-    ndim
-        Dimensions of a full array.
-    axes
-        Along which rows run; not negative.
-    is_dropped
-        Per operand and then per output, whether it is a row value without the dimensions `axes`. Others have
-        all dimensions; those of row values have length 1 along `axes`.
-    broadcast
-        Per operand and dimension (of its own), whether its length is known to be 1, so that it may be repeated.
-    schedule
-        See `Routine`.
-    has_fp64
-        Whether to use double precision; None uses it if the device supports it.
+    `ndim`: dimensions of a full array; `axes`: along which rows run; not negative; `is_dropped`: per operand and then
+    per output, whether it is a row value without the dimensions `axes`. Others have all dimensions; those of row values
+    have length 1 along `axes`; `broadcast`: per operand and dimension (of its own), whether its length is known to be
+    1, so that it may be repeated; `has_fp64`: whether to use double precision; None uses it if the device supports it.
     """
 
     def __init__(
@@ -83,42 +69,36 @@ class Rowwise(Checked):
         self.axes = frozenset(axes)
         self.output_dtypes = tuple(function.dtypes[v] for v in function.outputs)
         fp64 = context.info.has_fp64 if has_fp64 is None else has_fp64
-        self._cached, self._uncached = Program(function, fp64), Program(function, fp64, ALWAYS_RECOMPUTE)
-        if self.schedule == "cpu":
-            self._in_tiles = Program(function, fp64, MIN_RECOMPUTE_COST, spill_operands=True)
-        self._lanes = 8 if function.itemsize == 8 else 16
         self._takes = TableLookups(self, function.takes, len(function.tables))
         self._operands = [k for k, operand in enumerate(function.operands) if operand.kind != "value"]
         self._gathered_rows = GatheredRows(self, function, self._operands)
         self.is_checked = self._takes.is_checked or bool(self._gathered_rows)
         self._layouts = RowLayouts(function, ndim, self.axes, is_dropped, broadcast)
-        self._scalars = [
-            (k, np.dtype(t if t != "bool" else "uint8").type)
-            for k, (kind, t) in enumerate(function.operands)
-            if kind == "value"
-        ]
-        self.value_arguments = value_arguments(self._scalars)
-        self._arrays = self._describe_arrays()
         self._dims = max(ROW_KERNEL_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
-        self._passes = self._uncached.passes(1, 1)
+        self._rendered = rendered = RowKernels(
+            function,
+            self._operands,
+            self._dims,
+            self._takes,
+            self._gathered_rows,
+            self.limits,
+            schedule=self.schedule,
+            has_fp64=fp64,
+        )
+        self._arrays, self._lanes = rendered.arrays, rendered.lanes
+        self._passes, self._totals = rendered.passes, rendered.totals
+        dtypes = ((k, function.operands[k].dtype) for k in rendered.scalars)
+        self._scalars = [(k, np.dtype(dtype if dtype != "bool" else "uint8").type) for k, dtype in dtypes]
+        self.value_arguments = value_arguments(self._scalars)
         self._pass_count = sum(not loop.is_empty for loop in self._passes)  # over a row
         # Three passes, as in a softmax, and row values of many operations take long for each row. Gathering one array
         # takes little time.
         is_cheap = self._pass_count <= 2 and function.row_cost < MIN_RECOMPUTE_COST
         self._full = [a for a, array in enumerate(self._arrays) if array.kind == "full"]
         self._light = self._full if is_cheap and len(self._full) >= 2 else []
-        self._totals = [total for loop in self._passes for total in loop.totals]
         self._stage = None if self._totals else 0  # without reductions, chunks need no other kernel than whole rows
         self._kernels = KernelVariants(self._build)
         self._plans: Plans[Plan] = Plans()
-
-    def _describe_arrays(self) -> tuple[Array, ...]:
-        function = self.function
-        read = (Array(f"x{k}", k, *function.operands[k], False) for k in self._operands)
-        written = (
-            Array(f"y{k}", v, function.kinds[v], function.dtypes[v], True) for k, v in enumerate(function.outputs)
-        )
-        return (*read, *written)
 
     # Shapes
 
@@ -149,7 +129,7 @@ class Rowwise(Checked):
             is_cached=True,
             index=self._index(rows, partial_bytes=0),
         )
-        return (self._source(variant, self._stage),)
+        return (self._rendered.source(variant, self._stage),)
 
     @property
     def _outputs(self) -> tuple[Array, ...]:
@@ -186,91 +166,8 @@ class Rowwise(Checked):
             return 1
         return COLUMN_TILE_VECTORS
 
-    def _program(self, variant: Variant) -> Program:
-        if not variant.is_cached:
-            return self._uncached
-        return self._in_tiles if variant.pattern == "columns" and not variant.tile else self._cached
-
-    def _source(self, variant: Variant, stage: int | None) -> KernelSource:
-        program, is_simt = self._program(variant), self.schedule == "simt"
-        lanes = 1 if is_simt else self._lanes
-        is_across = variant.pattern == "columns"
-        arrays = self._arrays
-        if not is_simt:
-            arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
-        dtypes = self.function.dtypes
-        vector = "[k]" if is_across and variant.tile_vectors > 1 else ""
-        passes = program.passes(lanes, lanes if is_across else 1, vector)
-        arguments: dict[str, Any] = {
-            "arrays": arrays,
-            "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k, _ in self._scalars),
-            "passes": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in passes],
-            "stage": stage,
-            "row_values": self._row_values(program),
-            "spills": tuple((v, dtypes[v]) for v in program.spills),
-            "totals": self._totals,
-            "tables": self.function.tables,
-            "tables_struct": self._takes.struct,
-            "geometry": planning.geometry_struct(
-                variant.index_type, self._dims, len(arrays), len(program.spills), len(self._totals)
-            ),
-            "index": variant.index_type,
-            "outer_dims": self._dims[0],
-            "reduced_dims": self._dims[1],
-        }
-        preambles = self._preambles(program, (1,) if is_simt else ((lanes,) if is_across else _halves(lanes)))
-        if is_simt:
-            # Intel's compiler for CPUs takes what is computed between two barriers for the same in all work-items.
-            qualifier = "volatile " if self.context.info.kind == "cpu" else ""
-            arguments.update(group=self._group, row_qualifier=qualifier)
-            return kernel_source("rowwise/simt", preambles=preambles, **arguments)
-        arguments.update(pattern=variant.pattern, lanes=lanes)
-        arguments.update(tile_vectors=variant.tile_vectors, is_narrow=variant.is_narrow)
-        gathers = self._gathered_rows.arrays if variant.is_gathered else []
-        arguments.update(tile=variant.tile, gathers=gathers, gathers_struct=self._gathered_rows.struct)
-        used = dict.fromkeys(a.dtype for a in arrays)
-        access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
-        more: tuple[str, ...] = ()
-        if gathers:
-            more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row"))
-        return kernel_source(
-            "rowwise/cpu",
-            preambles=(*access, *self._blocks(variant), *more, render("common/non_temporal"), *preambles),
-            **arguments,
-        )
-
-    def _blocks(self, variant: Variant) -> tuple[str, ...]:
-        """Return the functions that turn blocks of rows."""
-        arrays = [a for a, how in enumerate(variant.access) if how == "tile"]
-        picked = [a for a, _ in self._gathered_rows.arrays] if variant.is_gathered else []
-        dtypes = {self._arrays[a].dtype: False for a in arrays}
-        dtypes.update((self._arrays[a].dtype, True) for a in picked if a in arrays)
-        sizes = {"lanes": self._lanes, "tile": variant.tile}
-        return tuple(
-            render("rowwise/transpose_tile", dtype=dtype, is_gathered_tile=some, **sizes)
-            for dtype, some in dtypes.items()
-        )
-
-    def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
-        read = (k for k in self._operands if self.function.operands[k].kind == "row")
-        return tuple((v, self.function.dtypes[v]) for v in (*read, *program.row_values))
-
-    def _preambles(self, program: Program, sizes: tuple[int, ...]) -> tuple[str, ...]:
-        found = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
-        for fold in (False, True) if 1 in sizes else (False,):
-            found.update(dict.fromkeys(accumulator(total, n, fold) for total in self._totals for n in sizes))
-        return tuple(found)
-
-    @property
-    def _group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has an accumulator of each kind in local memory."""
-        if self.schedule == "cpu":
-            return 1
-        kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self._totals}
-        return self.limits.size(GROUP_ITEMS, sum(kinds.values()))
-
     def _build(self, key: tuple[Variant, int | None]) -> Kernel:
-        return self.limits.kernel(self._source(*key), None, self._group)
+        return self.limits.kernel(self._rendered.source(*key), None, self._rendered.group)
 
     # Launch
 
@@ -332,7 +229,7 @@ class Rowwise(Checked):
         pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, self._light)
         pre_transposed: tuple[planning.PreTransposed, ...] = ()
         if self.schedule == "simt":
-            split = planning.split_simt(rows, pattern, units, self._group)
+            split = planning.split_simt(rows, pattern, units, self._rendered.group)
         else:
             widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
             rows, pre_transposed = planning.pre_transposed(widen(rows, self._lanes), pattern, self._full_inputs())
@@ -343,7 +240,7 @@ class Rowwise(Checked):
         variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
         gathers = self._gathered_rows.geometry(given, variant) if self._gathered_rows and split.chunks == 1 else None
         variant = variant._replace(is_narrow=is_narrow, is_gathered=gathers is not None)
-        scratch = self._scratch(rows, split, self._program(variant))
+        scratch = self._scratch(rows, split, self._rendered.program(variant))
         shifts = int(self._is_past_cache(layouts)), *rows.shifts
         make = self._whole if split.chunks == 1 else self._by_stages
         steps = make(variant, rows, split, scratch, split.chunks, partials)
@@ -371,7 +268,7 @@ class Rowwise(Checked):
             self._lanes,
             self._column_tile(rows, pattern),
             passes=self._pass_count,
-            nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._cached.spills),
+            nbytes=full + sum(np.dtype(self.function.dtypes[v]).itemsize for v in self._rendered.cached.spills),
             is_rounded=any(t.acc_dtype == "float32" and not t.compensation for t in self._totals),
             min_task=MIN_CHUNK_ELEMENTS if self._totals else MIN_MAP_CHUNK_ELEMENTS,
         )
@@ -403,7 +300,7 @@ class Rowwise(Checked):
         geometry = planning.pack_geometry(rows, split, self._dims, scratch, parts, partials.offsets, variant.index_type)
         sizes: tuple[tuple[int, ...], tuple[int, ...]] = ((split.work_items,), (1,))
         if self.schedule == "simt":
-            sizes = ((split.work_items * self._group, split.chunks), (self._group, 1))
+            sizes = ((split.work_items * self._rendered.group, split.chunks), (self._rendered.group, 1))
         return KernelLaunch(self._kernels[variant, stage], *sizes, geometry)
 
     def _whole(self, variant: Variant, *rest: Any) -> tuple[KernelLaunch, ...]:
@@ -412,7 +309,7 @@ class Rowwise(Checked):
     def _by_stages(self, variant: Variant, rows: Rows, split: Split, *rest: Any) -> tuple[KernelLaunch, ...]:
         """One launch for each loop; the last may have nothing but row values to finish."""
         missing = [s for s in range(len(self._passes)) if (variant, s) not in self._kernels]
-        self.context.build([self._source(variant, s) for s in missing])
+        self.context.build([self._rendered.source(variant, s) for s in missing])
         finish = split._replace(chunk=rows.total, chunks=1)
         if self.schedule == "cpu":
             finish = finish._replace(work_items=min(split.work_items, split.blocks))
@@ -420,14 +317,3 @@ class Rowwise(Checked):
             self._step(variant, s, rows, finish if loop.is_empty else split, *rest)
             for s, loop in enumerate(self._passes)
         )
-
-
-def _streaming(loop: RowPass, arrays: Sequence[Array]) -> RowPass:
-    """Say which array of a loop along rows decides where its stores may go past the cache."""
-    written = {f"y{o}" for o, _ in loop.writes}
-    streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")
-    return loop._replace(streamed=next(streamed, None))
-
-
-def _halves(lanes: int) -> tuple[int, ...]:
-    return tuple(1 << k for k in range(lanes.bit_length()))

@@ -24,13 +24,8 @@ OUTPUT = "output"
 class Dim(NamedTuple):
     """A dimension of an array.
 
-    Attributes
-    ----------
-    kind
-        ``"time"``; ``"axis"``: work-items and lanes share it out; ``"core"``: each work-item has all of it; ``"one"``:
-        a batch dimension of length one.
-    number
-        Of the axis, or the length of a core or a batch dimension.
+    `kind`: ``"time"``; ``"axis"``: work-items and lanes share it out; ``"core"``: each work-item has all of it;
+    ``"one"``: a batch dimension of length one; `number`: of the axis, or the length of a core or a batch dimension.
     """
 
     kind: str
@@ -109,12 +104,8 @@ class LoopArray(NamedTuple):
 class StepFunction(Protocol):
     """C code of one step.
 
-    Attributes
-    ----------
-    preambles
-        Helper functions that the statements call, for any number of lanes.
-    itemsize
-        Bytes of the widest type that takes part.
+    `preambles`: helper functions that the statements call, for any number of lanes; `itemsize`: bytes of the widest
+    type that takes part.
     """
 
     @property
@@ -129,22 +120,10 @@ class StepFunction(Protocol):
 class LoopProgram:
     """A loop over time.
 
-    Parameters
-    ----------
-    arrays
-        In the order of the inputs, which follow the number of steps. Numbers of rows (`LoopArray.has_rows`) follow
-        all arrays, in the same order.
-    outputs
-        Numbers of the arrays that are outputs, in their order.
-    axes
-        Number of axes.
-    step
-        What is computed.
-    condition
-        Number k of the step's output ``y<k>_0`` that ends the loop, behind this step, if it is not zero; None if all
-        steps run. It is the same for all work-items and lanes. There are no SUM arrays then.
-    condition_dtype
-        Of that output.
+    `arrays`: in the order of the inputs, which follow the number of steps. Numbers of rows (`LoopArray.has_rows`)
+    follow all arrays, in the same order; `outputs`: numbers of the arrays that are outputs, in their order; `axes`:
+    number of axes; `condition`: number k of the step's output ``y<k>_0`` that ends the loop, behind this step, if it is
+    not zero; None if all steps run. It is the same for all work-items and lanes. There are no SUM arrays then.
     """
 
     def __init__(

@@ -35,14 +35,7 @@ __all__ = ["ScanLoop"]
 class _Operand(NamedTuple):
     """An array that a kernel reads or writes.
 
-    Attributes
-    ----------
-    number
-        Of the array of the program.
-    dims
-        Of the array.
-    is_output
-        Whether it is written.
+    `is_output`: whether it is written.
     """
 
     number: int
@@ -59,14 +52,7 @@ class ScanLoop(Routine):
     row that a loop reaches is zero in STATE and OUTPUT, and unchanged in SUM. An OUTPUT of no steps has no rows. A loop
     with a condition may end early: a call waits for it, and its outputs lack as many rows as steps have not been run.
 
-    Parameters
-    ----------
-    context
-        Where the arrays live.
-    program
-        The loop.
-    schedule
-        See `Routine`.
+    `program`: the loop.
     """
 
     def __init__(self, context: Context, program: LoopProgram, schedule: str | None = None) -> None:
@@ -168,10 +154,7 @@ class ScanLoop(Routine):
     def layout(self, *inputs: Any) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, of a loop with a condition those if all steps are run.
 
-        Parameters
-        ----------
-        *inputs
-            What a call takes, with the layouts of arrays.
+        `*inputs`: what a call takes, with the layouts of arrays.
 
         Raises
         ------

@@ -1,4 +1,7 @@
-"""Numbers that decide the speed of sorts and searches."""
+"""Numbers that decide the speed of sorts and searches.
+
+No benchmark of the repository times the kernels.
+"""
 
 MAX_NETWORK_ROW = 2048  # elements of the longest rows that a network sorts, however few there are
 MAX_NETWORK_ROW_OF_MANY = 8192  # the same where the rows fill the vectors of all compute units, schedule cpu

@@ -33,12 +33,8 @@ __all__ = [
 class KeyCode(NamedTuple):
     """C code of keys.
 
-    Attributes
-    ----------
-    dtype
-        The unsigned integer that holds a key and, reinterpreted, a value.
-    to_key, from_key
-        Expressions of the unsigned integer ``x``.
+    `dtype`: the unsigned integer that holds a key and, reinterpreted, a value; `to_key`, `from_key`: expressions of the
+    unsigned integer ``x``.
     """
 
     dtype: str
@@ -59,12 +55,7 @@ def _float_code(dtype: np.dtype, unsigned: np.dtype, merges_zeros: bool) -> tupl
 def key_code(dtype: str, merges_zeros: bool) -> KeyCode:
     """Return how values become unsigned integers of the same order: NaN, which has one key, last.
 
-    Parameters
-    ----------
-    dtype
-        Of the values: real.
-    merges_zeros
-        Whether -0.0 has the key of 0.0, and not the one before it.
+    `merges_zeros`: whether -0.0 has the key of 0.0, and not the one before it.
     """
     kind = np.dtype(dtype)
     unsigned = np.dtype(f"uint{8 * kind.itemsize}")
@@ -111,14 +102,8 @@ def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Proble
 def uses_network(problem: Problem, many: int, tile: int) -> bool:
     """Whether a network is faster than the passes of a radix sort.
 
-    Parameters
-    ----------
-    problem
-        The rows.
-    many
-        Rows that fill the vectors of all compute units.
-    tile
-        Elements that there is room for.
+    `problem`: the rows; `many`: rows that fill the vectors of all compute units; `tile`: elements that there is room
+    for.
     """
     return problem.length <= min(tile, MAX_NETWORK_ROW_OF_MANY if problem.rows >= many else MAX_NETWORK_ROW)
 

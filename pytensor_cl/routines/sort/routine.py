@@ -50,18 +50,7 @@ class Sort(AlongAxis[_Plan]):
     algorithm 5.2.2M), long ones by a radix sort from the lowest digit (algorithm 5.2.5R). Of equal values only zeros
     can be distinguished: -0.0 comes before 0.0.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of the input: real.
-    ndim
-        Number of dimensions, at least one.
-    axis
-        Along which; not negative.
-    schedule
-        See `Routine`.
+    `ndim`: number of dimensions, at least one; `axis`: along which; not negative.
     """
 
     _noun = "a sort"

@@ -38,20 +38,8 @@ class Unique(Routine):
     the number of each element's value, and how often each comes (int64, 1-D). NaN counts as one value; slices with NaN
     are all different. Their number depends on the data, so a call waits for the device.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays and kernels.
-    dtype
-        Of the input: real.
-    ndim
-        Number of dimensions.
-    axis
-        Along which slices are compared; None compares values.
-    return_index, return_inverse, return_counts
-        Which outputs there are besides the first.
-    schedule
-        See `Routine`.
+    `ndim`: number of dimensions; `axis`: along which slices are compared; None compares values; `return_index`,
+    `return_inverse`, `return_counts`: which outputs there are besides the first.
     """
 
     def __init__(

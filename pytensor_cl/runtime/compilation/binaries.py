@@ -25,10 +25,7 @@ _LIMIT = 512 << 20
 def programs_folder(cache_dir: str | None) -> Path:
     """Return the folder of compiled programs.
 
-    Parameters
-    ----------
-    cache_dir
-        Folder of the package's caches; None is the user's cache folder.
+    `cache_dir`: folder of the package's caches; None is the user's cache folder.
     """
     return default_folder(cache_dir) / _NAME
 
@@ -42,15 +39,7 @@ def _is_wanted(device: "cl.Device") -> bool:
 
 
 class Binaries:
-    """The compiled programs of a device.
-
-    Parameters
-    ----------
-    context
-        The pyopencl context, of one device.
-    cache_dir
-        As `programs_folder` takes it.
-    """
+    """The compiled programs of a device."""
 
     def __init__(self, context: "cl.Context", cache_dir: str | None) -> None:
         (self._device,) = context.devices

@@ -30,12 +30,7 @@ def new_kernel(program: "cl.Program", name: str) -> "cl.Kernel":
 
     If pyopencl's database is damaged, it is removed, and this process continues without it.
 
-    Parameters
-    ----------
-    program
-        A program that was built.
-    name
-        Name of the kernel function.
+    `program`: a program that was built; `name`: name of the kernel function.
 
     Raises
     ------

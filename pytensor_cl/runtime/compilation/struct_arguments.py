@@ -28,10 +28,7 @@ _MOST = 1024
 def by_reference(text: str) -> tuple[str, dict[str, frozenset[int]]]:
     """Return a program whose kernels read structs from buffers, and which of their arguments these are.
 
-    Parameters
-    ----------
-    text
-        OpenCL C. A parameter that is neither a pointer nor of a built-in numeric type counts as a struct.
+    `text`: OpenCL C. A parameter that is neither a pointer nor of a built-in numeric type counts as a struct.
     """
     pieces, end, places = [], 0, {}
     for head in _HEAD.finditer(text):
@@ -78,13 +75,7 @@ def _changed(parameters: str) -> tuple[str, list[str], list[int]]:
 
 
 class StructBuffers:
-    """Buffers with the structs that kernels read; equal structs share one.
-
-    Parameters
-    ----------
-    context
-        The pyopencl context.
-    """
+    """Buffers with the structs that kernels read; equal structs share one."""
 
     def __init__(self, context: "cl.Context") -> None:
         self._context = context
@@ -111,17 +102,8 @@ def setter(
 ) -> Callable[[int, Any], None]:
     """Return what sets arguments that are passed by value, of a kernel that reads structs from buffers.
 
-    Parameters
-    ----------
-    handle
-        The kernel.
-    set_bytes
-        Sets the other arguments.
-    places
-        Which arguments are structs.
-    buffers
-        Where structs are. The kernel does not keep a buffer that was set: the result does, until it sets another one.
-        What is enqueued keeps its arguments.
+    `handle`: the kernel; `set_bytes`: sets the other arguments; `buffers`: where structs are. The kernel does not keep
+    a buffer that was set: the result does, until it sets another one. What is enqueued keeps its arguments.
     """
     kept: dict[int, cl.Buffer] = {}
 

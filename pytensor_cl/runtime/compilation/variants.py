@@ -14,14 +14,8 @@ _REGISTERS = re.compile(r"at most (\d+) registers")
 class BuildVariant(NamedTuple):
     """One way to build a program.
 
-    Attributes
-    ----------
-    text
-        OpenCL C.
-    options
-        Build options besides those of every build.
-    is_new
-        Whether the text is probably in no cache on disk.
+    `text`: OpenCL C; `options`: build options besides those of every build; `is_new`: whether the text is probably in
+    no cache on disk.
     """
 
     text: str

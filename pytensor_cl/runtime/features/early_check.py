@@ -34,12 +34,7 @@ def python_path() -> str:
 def start(device: str, cache_dir: str | None) -> None:
     """Begin the self-check of a device if nothing is known of any device.
 
-    Parameters
-    ----------
-    device
-        As the flag ``device`` names it.
-    cache_dir
-        The package's cache folder; None is the user's.
+    `cache_dir`: the package's cache folder; None is the user's.
     """
     if _started or not can_start() or _has_results(features_folder(cache_dir)):
         return

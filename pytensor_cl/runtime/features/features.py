@@ -154,12 +154,8 @@ def probes_digest() -> str:
 class FeatureFile:
     """Where the features of a device are stored.
 
-    Parameters
-    ----------
-    identity
-        Texts that identify the device, its driver and their versions.
-    folder
-        The package's cache folder; None is the user's.
+    `identity`: texts that identify the device, its driver and their versions; `folder`: the package's cache folder;
+    None is the user's.
     """
 
     def __init__(self, identity: tuple[str, ...], folder: str | Path | None = None) -> None:

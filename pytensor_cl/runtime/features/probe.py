@@ -20,12 +20,7 @@ class WrongResult(Exception):
 class ProbeResult(NamedTuple):
     """The result of a probe on a device.
 
-    Attributes
-    ----------
-    value
-        Value of the feature; the probe's fallback if it failed.
-    why
-        Why it failed; empty if it did not.
+    `value`: value of the feature; the probe's fallback if it failed; `why`: why it failed; empty if it did not.
     """
 
     value: Any
@@ -35,10 +30,7 @@ class ProbeResult(NamedTuple):
 class Device:
     """An open device for the probes.
 
-    Parameters
-    ----------
-    handle
-        The pyopencl device.
+    `handle`: the pyopencl device.
     """
 
     def __init__(self, handle: "cl.Device") -> None:
@@ -89,22 +81,10 @@ def check_equal(what: str, got: np.ndarray, wanted: Any) -> None:
 class Probe(NamedTuple):
     """A probe of a feature.
 
-    Attributes
-    ----------
-    name
-        Name of the field of `Features`; ``plain`` is what all kernels need.
-    fallback
-        The value of the feature if the probe fails.
-    text
-        OpenCL C; the kernels are called ``probe_<name>...``.
-    check
-        Runs the kernels; returns the value.
-    is_risky
-        Some drivers end the process.
-    extension
-        An extension without which the feature is missing.
-    of_cpus
-        Other devices are not probed, as the feature is used on CPUs only.
+    `name`: name of the field of `Features`; ``plain`` is what all kernels need; `fallback`: the value of the feature if
+    the probe fails; `text`: OpenCL C; the kernels are called ``probe_<name>...``; `check`: runs the kernels; returns
+    the value; `is_risky`: some drivers end the process; `extension`: an extension without which the feature is missing;
+    `of_cpus`: other devices are not probed, as the feature is used on CPUs only.
     """
 
     name: str

@@ -48,16 +48,8 @@ def run_probes(
 ) -> None:
     """Run probes on a device.
 
-    Parameters
-    ----------
-    handle
-        The pyopencl device.
-    names
-        Names of probes.
-    together
-        Build one program for all of them, which is faster. If it does not build, there are no results.
-    report
-        Called with each result.
+    `handle`: the pyopencl device; `names`: names of probes; `together`: build one program for all of them, which is
+    faster. If it does not build, there are no results; `report`: called with each result.
     """
     chosen = [p for p in PROBES if p.name in names]
     for probe in chosen:

@@ -55,12 +55,7 @@ _NOT_PROBED = "not probed: the probe may end the process, and no other process c
 def features_of(entry: DeviceEntry, cache_dir: str | None = None) -> Features:
     """Return the features of a device's driver: from the cache, or by probes.
 
-    Parameters
-    ----------
-    entry
-        The device.
-    cache_dir
-        The package's cache folder; None is the user's.
+    `cache_dir`: the package's cache folder; None is the user's.
     """
     return _features_of(entry, cache_dir)
 
@@ -150,10 +145,7 @@ def _problem(features: Features, reasons: dict[str, str]) -> str:
 class _SelfCheck:
     """The probes of one device.
 
-    Attributes
-    ----------
-    passing
-        Why a probe has failed without being the driver's answer; empty if none has.
+    `passing`: why a probe has failed without being the driver's answer; empty if none has.
     """
 
     def __init__(self, entry: DeviceEntry, identity: tuple[str, ...]) -> None:

@@ -17,23 +17,9 @@ _MIN_ALIGNMENT = 128  # bytes of the largest type of OpenCL C, a long16
 class Arena:
     """A few large buffers, usually one. Captured graphs use parts of them.
 
-    Parameters
-    ----------
-    queue
-        The context's queue.
-    largest
-        Largest buffer of the device, in bytes.
-
-    Attributes
-    ----------
-    buffers
-        The buffers.
-    version
-        Changes when the buffers change; parts of earlier buffers are invalid then.
-    alignment
-        Offsets of parts are multiples of so many bytes.
-    limit
-        Largest buffer, in bytes: a multiple of `alignment`.
+    `queue`: the context's queue; `largest`: largest buffer of the device, in bytes; `buffers`: the buffers; `version`:
+    changes when the buffers change; parts of earlier buffers are invalid then; `alignment`: offsets of parts are
+    multiples of so many bytes; `limit`: largest buffer, in bytes: a multiple of `alignment`.
     """
 
     def __init__(self, queue: Queue, largest: int) -> None:

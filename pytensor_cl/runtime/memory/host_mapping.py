@@ -115,12 +115,7 @@ class HostMappings:
     CPUs never move a buffer. A probe checks that; then each buffer is mapped once. With PoCL a map takes 60 us, a wait
     10 us.
 
-    Parameters
-    ----------
-    queue
-        The context's queue.
-    info
-        Properties of the device.
+    `queue`: the context's queue; `info`: properties of the device.
     """
 
     def __init__(self, queue: Queue, info: DeviceInfo) -> None:

@@ -27,10 +27,7 @@ def _madvise() -> Any:
 def advise_huge_pages(address: int, nbytes: int) -> int:
     """Request huge pages for memory that has not been written yet.
 
-    Parameters
-    ----------
-    address, nbytes
-        The memory. It need not be aligned: only the huge pages inside it are requested.
+    `address`, `nbytes`: the memory. It need not be aligned: only the huge pages inside it are requested.
 
     Returns
     -------

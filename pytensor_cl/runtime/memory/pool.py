@@ -21,14 +21,9 @@ IDLE_SHARE = 8
 class _SizeBin:
     """The large buffers of one size class.
 
-    Attributes
-    ----------
-    idle
-        Buffers that were idle since the window began.
-    idle_windows
-        Consecutive windows in which some buffers were idle.
-    was_freed
-        Idle buffers were released. If the next allocation of the size needs one, they were released too early.
+    `idle`: buffers that were idle since the window began; `idle_windows`: consecutive windows in which some buffers
+    were idle; `was_freed`: idle buffers were released. If the next allocation of the size needs one, they were released
+    too early.
     """
 
     __slots__ = ("idle", "idle_windows", "pool", "size", "was_freed")
@@ -60,25 +55,10 @@ class BufferPool:
     it was released too early: windows and share double. So periodic allocations of any period soon find free buffers.
     The pool reads no clock, and does nothing while nothing is allocated.
 
-    Parameters
-    ----------
-    queue
-        The context's queue.
-    allocator
-        Makes buffers that no pool has (`pyopencl.tools.ImmediateAllocator`).
-    memory
-        Bytes of the device's memory.
-    release_mappings
-        Releases the references to free buffers that host mappings hold.
-    on_allocation
-        Called with each new large buffer of the device.
-    largest
-        Largest buffer of the device, in bytes.
-
-    Attributes
-    ----------
-    max_idle_windows
-        Windows for which large buffers may be idle; the share grows with it.
+    `queue`: the context's queue; `allocator`: makes buffers that no pool has (`pyopencl.tools.ImmediateAllocator`);
+    `memory`: bytes of the device's memory; `release_mappings`: releases the references to free buffers that host
+    mappings hold; `on_allocation`: called with each new large buffer of the device; `largest`: largest buffer of the
+    device, in bytes; `max_idle_windows`: windows for which large buffers may be idle; the share grows with it.
     """
 
     def __init__(

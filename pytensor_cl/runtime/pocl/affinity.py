@@ -33,21 +33,9 @@ def _thread_times(files: Sequence[int]) -> tuple[int, int]:
 
 
 class ThreadAffinity:
-    """The cores that each of some threads may use.
+    """The cores that some threads may use, which are given by their operating-system numbers, and as many cores.
 
-    Parameters
-    ----------
-    threads
-        Their operating-system numbers.
-    cores
-        As many cores of this process.
-
-    Attributes
-    ----------
-    cores
-        These cores.
-    cores_per_thread
-        How many each thread may use now: its own, and the next ones.
+    `cores_per_thread` is how many each may use now: its own, and the next ones.
     """
 
     def __init__(self, threads: Sequence[int], cores: Sequence[int]) -> None:
@@ -101,11 +89,8 @@ _pinned: list[ThreadAffinity] = []  # one object if PoCL's threads were pinned
 def pin_threads(threads: frozenset[int]) -> bool:
     """Pin PoCL's threads to cores.
 
-    Parameters
-    ----------
-    threads
-        Those that were started while the driver was loaded. Nothing is done if their number is not that of this
-        process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
+    `threads`: those that were started while the driver was loaded. Nothing is done if their number is not that of this
+    process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
 
     Returns
     -------

@@ -1,9 +1,53 @@
-"""Kernel batches: all kernels of a replayed call in one launch.
+"""Kernel batches: all kernels of a replayed call in one launch, and the threads that run them.
 
-PoCL starts a kernel when the one before it has ended, and wakes its threads for each. This takes 10 to 100 us on
-virtual machines, during which all cores but one idle. In a batch one kernel calls the entry points of the others
-(`entry_points`). Its work-items, one per core, share the work-items of one kernel after the other. They go on to the
-next kernel when those kernels have ended that it depends on. See docs/design/020-kernel-batch.md.
+Why. PoCL starts a kernel when the one before it has ended, and wakes its threads for each. On virtual machines this
+takes 10 to 100 us, during which all cores but one idle. A batch is one launch of one kernel, the batch kernel
+(``kernels/pocl/batch.mako``), which calls the kernels of a call one after the other by their addresses
+(`entry_points`). Measurements are in docs/design/020-kernel-batch.md.
+
+Threads. The *host thread* is the Python thread that makes a call. *Workers* are PoCL's threads, one for each core; each
+runs one work-item of the batch kernel. The host thread calls the batch kernel as a C function (ctypes, without the
+interpreter's lock), so it computes like a worker. The threads of a call are its *participants*.
+
+What participants share. The *table* of a batch has for each kernel a head (entry point, NDRange, dependency), its
+arguments and its values. `KernelBatch.words` is the host's copy; `_fill_slot` copies it to one of four *slots* for each
+call, so that a call can be prepared while earlier ones run. A slot has *counters*: how many participants have finished,
+and for each kernel how many of its work-items are taken and done. The work-items of a kernel are divided into shares;
+each participant begins with the same share in every kernel, because its core's cache has what it wrote there, and then
+helps with the others. It takes work-items of a kernel only when those kernels have ended that it depends on, and holds
+none while it waits: so one participant alone gets through the whole batch, however late the others come. The last one
+to finish sets all counters to zero. A worker that PoCL wakes *late*, after the host thread has done everything, still
+reads the counters: a slot is used again only when they are zero, and freed memory is kept until then
+(`WorkerPool.defer_free`).
+
+Thread modes. A call has one of three:
+
+- ``HOST_ONLY``: the host thread alone, for calls of a few microseconds;
+- ``NEW_WORKERS``: a launch of the batch kernel. It takes 60 to 90 us until the first worker begins;
+- ``PARKED_WORKERS``: workers of an earlier launch. A worker whose work-item is done may be *parked*: it polls its
+  mailbox, with its core busy, for about 0.3 ms. The host thread writes the next job there, without a launch.
+
+`thread_mode` chooses the mode of each call by measured times. Workers are parked in a *burst*, that is when calls of
+one thread follow one another within 0.25 ms, as in a sampler's loop. They leave when no call comes, and when anything
+else is enqueued (`WorkerPool.on_submit`), because PoCL would wait for them.
+
+A call (`KernelBatch.run_and_wait`) in order:
+
+1. wait for commands that are pending on the queue; fill a slot;
+2. choose the mode; for ``NEW_WORKERS`` enqueue the batch kernel, for ``PARKED_WORKERS`` note in the host's arguments
+   how many workers to call;
+3. call the batch kernel in the host thread. It hands jobs to parked workers, takes part, and returns when all kernels
+   have ended. Workers that have not begun by then are taken off the count of participants;
+4. record the time for the choice of the next call's mode.
+
+`KernelBatch.submit` is the other way to run a batch, for calls that nobody waits for: a launch, with an event.
+
+Signals. A Python exception (Ctrl-C) can arrive between any two statements. Then `run_and_wait` waits for the device and
+sets the slot's counters to zero: no worker is left, and the next call finds the slot as it should be.
+
+Files. This one: tables, slots, calls. `worker_pool`: mailboxes, bursts, releasing workers; ``worker_pool.mako`` is the
+other side. `thread_mode`: the choice. `affinity`: which cores PoCL's threads may use. `entry_points`: addresses.
+Invariants that the kernels rely on stand at the top of ``batch.mako``.
 """
 
 import ctypes
@@ -22,8 +66,8 @@ from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl.entry_points import EntryPoint, EntryPoints, value_sizes
-from pytensor_cl.runtime.pocl.participation import HOST_ONLY, NEW_WORKERS, PARKED_WORKERS, ParticipationTuner
-from pytensor_cl.runtime.pocl.worker_pool import CALL_NUMBERS, MAX_CORES, SPIN_CYCLES, WorkerPool
+from pytensor_cl.runtime.pocl.thread_mode import HOST_ONLY, NEW_WORKERS, PARKED_WORKERS, ThreadModeTuner
+from pytensor_cl.runtime.pocl.worker_pool import CALL_NUMBERS, MAX_CORES, PARKED_CYCLES, WorkerPool
 
 __all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "KernelBatch"]
 
@@ -32,15 +76,15 @@ MIN_BATCHED_KERNELS = 2
 more in a batch. If a call waits, the host's thread runs work-items too, and a batch of one kernel is faster."""
 _SPINS_BEFORE_YIELD = 4096  # polls of a counter, about 0.2 ms, after which a thread yields its core
 _POLLS_BEFORE_YIELD = 128  # polls for the next call, after which a parked worker yields its core
-_RING_SLOTS = 4  # copies of a batch's table, so that a call can be prepared while earlier ones run
-_LATE_WORKER_SECONDS = 1.0  # for which `run_and_wait` polls for workers that came late
+_SLOT_COUNT = 4  # copies of a batch's table, so that a call can be prepared while earlier ones run
+_LATE_WORKER_SECONDS = 1.0  # for which `_fill_slot` polls for late workers, before it waits for the device
 _MAX_SHARES = 16  # parts into which the work-items of a kernel are divided
 _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, of a counter (a cache line), and the alignment of values."""
 _KERNEL_WORDS = 8  # of a kernel's head: entry, arguments, three sizes, items, dependency, unused
 
-# What the host passes to the entry point of the batch kernel: per argument its address or the distance to its value,
-# then the values, then the global ids and sizes. A size of 0 means a call of the host.
+# What the host thread passes to the entry point of the batch kernel: for each of its nine arguments the address, or the
+# distance to its value; then the values; then global ids and sizes. A size of 0 says that it is the host thread.
 _HOST_CALL = np.dtype(
     [
         ("arguments", "u8", 9),
@@ -63,35 +107,20 @@ def _offset(field: str) -> int:
 
 
 _GLOBAL_ID = _offset("global_id")
-_PARTICIPATION = slice(_offset("participants") // _WORD, _GLOBAL_ID // _WORD + 1)
-"""The words that differ from call to call: participants, call number, workers that are called, the host's own index."""
+_PER_CALL_WORDS = slice(_offset("participants") // _WORD, _GLOBAL_ID // _WORD + 1)
+"""Words of `_HOST_CALL` that differ from call to call: participants, call number, called workers, the host's index."""
 
 
 class BatchLauncher:
-    """Runs kernels in batches.
+    """Makes the batches of a context, and has the workers that run them.
 
-    Parameters
-    ----------
-    context
-        An open context.
-    access_modes
-        Per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
-    parks_workers
-        Whether workers wait for the next call.
-
-    Attributes
-    ----------
-    max_participants
-        Most threads that run a batch, including the host's.
-    entry_points
-        Of the context's kernels.
-    workers
-        Workers of all batches of the context.
+    `access_modes` has a letter for each argument of a kernel with an entry point (`outlining.access_modes_of`).
+    `max_threads` counts the host thread too.
     """
 
     def __init__(self, context: DeviceContext, access_modes: Mapping[str, str], parks_workers: bool) -> None:
         self.context = context
-        self.max_participants = min(context.cl_context.devices[0].max_compute_units, granted_cores())
+        self.max_threads = min(context.cl_context.devices[0].max_compute_units, granted_cores())
         self.entry_points = EntryPoints(context, access_modes)
         self._source = kernel_source(
             "pocl/batch",
@@ -102,15 +131,14 @@ class BatchLauncher:
         )
         self._own_entry: EntryPoint | None = None
         self._host_entry: Any = None
-        spin_cycles = SPIN_CYCLES if parks_workers else 0
-        self.workers = WorkerPool(context.cl_context, context.mappings, self.max_participants - 1, spin_cycles)
+        spin_cycles = PARKED_CYCLES if parks_workers else 0
+        self.workers = WorkerPool(context.cl_context, context.mappings, self.max_threads - 1, spin_cycles)
         context.queue.hooks = self.workers
 
     def begin(self, launches: Sequence[Launch], is_waited_for: bool) -> "BatchBuilder | None":
-        """Return a builder for batches of these launches.
+        """Return a builder for batches of these launches; None if one has no entry point, or there are too few.
 
-        None if a kernel has no entry point, or if there are too few kernels. `is_waited_for`: whether
-        calls wait for the batches.
+        `is_waited_for` says whether calls wait for the batches.
         """
         if len(launches) < (1 if is_waited_for else MIN_BATCHED_KERNELS):
             return None
@@ -139,15 +167,7 @@ class BatchLauncher:
 
 
 class BatchBuilder:
-    """Makes batches of kernels that have entry points.
-
-    Parameters
-    ----------
-    launcher
-        Of the context.
-    entries
-        Entry points of the kernels. They are kept until the kernels have them.
-    """
+    """Makes batches of kernels that have entry points, which it keeps until the kernels have them."""
 
     uses_addresses = True
 
@@ -166,15 +186,7 @@ class BatchBuilder:
 
 
 class BatchedKernel:
-    """A kernel of a batch, with arguments of its own.
-
-    Parameters
-    ----------
-    launch
-        The launch that it repeats.
-    entry
-        Entry point of the kernel.
-    """
+    """A kernel of a batch: it repeats a launch, with arguments of its own."""
 
     __slots__ = ("_batch", "_constant_buffers", "_first_word", "_values", "entry", "launch")
 
@@ -192,17 +204,7 @@ class BatchedKernel:
         self._constant_buffers[index] = buffer
 
     def place(self, batch: "KernelBatch", first_word: int, values: dict[int, memoryview]) -> None:
-        """Become part of a batch.
-
-        Parameters
-        ----------
-        batch
-            The batch.
-        first_word
-            Index of the first argument in the batch's table.
-        values
-            Per by-value argument its bytes in the table.
-        """
+        """Join a batch: arguments begin at `first_word` of its table, `values` are the bytes of by-value ones."""
         self._batch, self._first_word, self._values = batch, first_word, values
         for index, buffer in self._constant_buffers.items():
             self.set_buffer(index, buffer)
@@ -223,24 +225,10 @@ class BatchedKernel:
 
 
 class KernelBatch:
-    """Kernels that run in one launch.
+    """Kernels that run in one launch, in order.
 
-    The host changes arguments in a table of its own. Each launch gets a copy of it in one of a few slots. So a call can
-    be prepared while earlier ones run.
-
-    Parameters
-    ----------
-    launcher
-        Of the context.
-    kernels
-        In order.
-    depends_on
-        Per kernel the index of the last one that must have ended when it begins; -1 if there is none.
-
-    Attributes
-    ----------
-    words
-        The table: a head for each kernel (``*_kernel`` in ``kernels/pocl/batch.mako``), then arguments and values.
+    `depends_on` has for each kernel the index of the last one that must have ended when it begins, or -1. `words` is
+    the table: a head for each kernel (``*_kernel`` in ``kernels/pocl/batch.mako``), then arguments and values.
     """
 
     launches = 1
@@ -265,24 +253,24 @@ class KernelBatch:
                 self.words[first // _WORD + i] = begin - first
             values = {i: memory[begin : begin + nbytes] for i, (begin, nbytes) in layout.values[k].items()}
             kernel.place(self, first // _WORD, values)
-        self._participants = min(max(map(prod, shapes)), launcher.max_participants)
+        self._max_threads = min(max(map(prod, shapes)), launcher.max_threads)
         self._allocate_slots(launcher)
-        self._tuner = ParticipationTuner(self._participants - 1)
+        self._tuner = ThreadModeTuner(self._max_threads - 1)
 
     def _allocate_slots(self, launcher: BatchLauncher) -> None:
         """Allocate the tables that launches read, and their counters."""
         nbytes = self.words.nbytes
-        pitch = _LINE * (1 + (1 + min(_MAX_SHARES, self._participants)) * self._count)
+        pitch = _LINE * (1 + (1 + min(_MAX_SHARES, self._max_threads)) * self._count)
         flags = cl.mem_flags.READ_WRITE
-        self._tables = cl.Buffer(self._context.cl_context, flags, _RING_SLOTS * nbytes)
-        zeros = np.zeros(_RING_SLOTS * pitch, np.uint8)
+        self._tables = cl.Buffer(self._context.cl_context, flags, _SLOT_COUNT * nbytes)
+        zeros = np.zeros(_SLOT_COUNT * pitch, np.uint8)
         self._counter_buffer = cl.Buffer(self._context.cl_context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=zeros)
-        memory = self._mappings.memory_of(self._tables).view(np.uint64).reshape(_RING_SLOTS, -1)
-        self._slots = [memory[s] for s in range(_RING_SLOTS)]
-        self._counters = self._mappings.memory_of(self._counter_buffer).view(np.uint32).reshape(_RING_SLOTS, -1)
-        self._begins = [(np.uint64(s * nbytes), np.uint64(s * pitch // 4)) for s in range(_RING_SLOTS)]
-        self._events: list[Any] = [None] * _RING_SLOTS
-        self._slot_modes = [HOST_ONLY] * _RING_SLOTS  # for which mode the host's arguments are set
+        memory = self._mappings.memory_of(self._tables).view(np.uint64).reshape(_SLOT_COUNT, -1)
+        self._slots = [memory[s] for s in range(_SLOT_COUNT)]
+        self._counters = self._mappings.memory_of(self._counter_buffer).view(np.uint32).reshape(_SLOT_COUNT, -1)
+        self._begins = [(np.uint64(s * nbytes), np.uint64(s * pitch // 4)) for s in range(_SLOT_COUNT)]
+        self._events: list[Any] = [None] * _SLOT_COUNT
+        self._slot_modes = [HOST_ONLY] * _SLOT_COUNT  # for which mode the host's arguments are set
         self._next_slot = 0
         self._kernel = kernel = launcher.new_kernel()
         kernel.set_buffer(0, self._tables)
@@ -335,7 +323,7 @@ class KernelBatch:
         slot, queue = self._fill_slot(), self._context.queue
         used = self, keep, [self._mappings.retain(buffer) for buffer in buffers]
         try:
-            queue.keep_until_event(self._enqueue(slot, self._participants, self._participants), used)
+            queue.keep_until_event(self._enqueue(slot, self._max_threads, self._max_threads), used)
         except BaseException:  # a signal: what was enqueued must end before its buffers are freed
             queue.finish_raw()
             raise
@@ -352,12 +340,12 @@ class KernelBatch:
             is_burst = workers.begin_call(began)
             mode = HOST_ONLY
             if tuner.max_workers:
-                mode = tuner.choose(workers.are_ready(tuner.max_workers), is_burst, workers.is_contended())
+                mode = tuner.choose(workers.are_parked(tuner.max_workers), is_burst, workers.is_contended())
             if mode == PARKED_WORKERS or mode != self._slot_modes[slot]:
-                self._set_participants(slot, mode)
+                self._write_call(slot, mode)
             if mode == NEW_WORKERS:
-                spin_cycles = workers.spin_for() if tuner.parks_workers(is_burst) and not queue.has_pending else 0
-                self._enqueue(slot, tuner.max_workers, tuner.max_workers + 1, spin_cycles)
+                is_parking = tuner.parks_workers(is_burst) and not queue.has_pending
+                self._enqueue(slot, tuner.max_workers, 1 + tuner.max_workers, workers.parking_cycles() * is_parking)
                 self._events[slot] = None  # the launch ends only when no worker is parked any more
             address = self._host_addresses[slot]
             self._host_entry(address, address + _GLOBAL_ID)
@@ -377,20 +365,20 @@ class KernelBatch:
             queue.expect_long_wait()
         queue.end_wait()
 
-    def _set_participants(self, slot: int, mode: str) -> None:
+    def _write_call(self, slot: int, mode: str) -> None:
         """Set the host's arguments that depend on the participating threads."""
         workers = 0 if mode == HOST_ONLY else self._tuner.max_workers
         is_parked = mode == PARKED_WORKERS
         call = (next(self._workers.call_numbers) % CALL_NUMBERS, workers, 0) if is_parked else (0, 0, workers)
         self._slot_modes[slot] = ""  # until the words are written: a signal may arrive
-        self._host_words[slot][_PARTICIPATION] = workers + 1, *call
+        self._host_words[slot][_PER_CALL_WORDS] = workers + 1, *call
         self._slot_modes[slot] = mode
 
     def _fill_slot(self) -> int:
         """Copy the table to a slot that no launch reads; return the slot's number."""
         self._last_address = None, 0
         slot = self._next_slot
-        self._next_slot = (slot + 1) % _RING_SLOTS
+        self._next_slot = (slot + 1) % _SLOT_COUNT
         event = self._events[slot]
         if event is not None and event.command_execution_status != cl.command_execution_status.COMPLETE:
             event.wait()
@@ -425,21 +413,10 @@ class KernelBatch:
 
 
 class _TableLayout:
-    """Byte offsets in the table of a batch.
+    """Byte offsets in the table of a batch, from the sizes of each kernel's values (0 for a pointer).
 
-    Parameters
-    ----------
-    sizes
-        Per kernel and argument the bytes of a value; 0 for a pointer.
-
-    Attributes
-    ----------
-    arguments
-        Per kernel where its arguments begin.
-    values
-        Per kernel the offset and bytes of each value, by the argument's index.
-    nbytes
-        Of the table.
+    `arguments` has where each kernel's arguments begin, `values` the offset and size of each value by the argument's
+    index, `nbytes` the size of the table.
     """
 
     def __init__(self, sizes: Sequence[Sequence[int]]) -> None:
@@ -448,15 +425,11 @@ class _TableLayout:
         end = _KERNEL_WORDS * _WORD * len(sizes)
         for kernel in sizes:
             self.arguments.append(end)
-            end = _aligned(end + _WORD * len(kernel))
+            end = round_up(end + _WORD * len(kernel), _VALUE)
             values = {}
             for index, nbytes in enumerate(kernel):
                 if nbytes:
                     values[index] = end, nbytes
-                    end = _aligned(end + nbytes)
+                    end = round_up(end + nbytes, _VALUE)
             self.values.append(values)
         self.nbytes = end
-
-
-def _aligned(count: int) -> int:
-    return round_up(count, _VALUE)

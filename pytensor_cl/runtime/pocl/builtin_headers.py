@@ -34,10 +34,7 @@ class _Declaration(NamedTuple):
 def header(version: str) -> Path | None:
     """Return the header of built-ins of a device's compiler; None if its place is not known.
 
-    Parameters
-    ----------
-    version
-        Version of the driver. Only that of the wheel ``pocl-binary-distribution`` is known.
+    `version`: version of the driver. Only that of the wheel ``pocl-binary-distribution`` is known.
     """
     spec = find_spec("pocl_binary_distribution") if version.split("-")[0] == "3.0" else None
     if spec is None or spec.origin is None:
@@ -49,12 +46,7 @@ def header(version: str) -> Path | None:
 def declare(text: str, file: Path) -> str:
     """Return a program preceded by the declarations that it uses.
 
-    Parameters
-    ----------
-    text
-        OpenCL C.
-    file
-        The header.
+    `text`: OpenCL C; `file`: the header.
     """
     used = set(_WORD.findall(text))
     wanted = (d for d in _declarations(file) if d.name in used or d.name in _ALWAYS)

@@ -102,12 +102,8 @@ def _is_pocls(name: str) -> bool:
 def damaged_files(folder: Path, budget: float = inf) -> Iterator[Path]:
     """Yield the files of programs and kernels in PoCL's cache that are truncated, empty or of another format.
 
-    Parameters
-    ----------
-    folder
-        Folder of the cache.
-    budget
-        Seconds of CPU time after which no further subfolder is checked. Their order is random.
+    `folder`: folder of the cache; `budget`: seconds of CPU time after which no further subfolder is checked. Their
+    order is random.
     """
     parts = [entry.path for entry in _entries(str(folder)) if _is_pocls(entry.name)]
     shuffle(parts)
@@ -174,12 +170,7 @@ def prune(folder: Path, limit: int = _LIMIT) -> int:
 
     Drafts and empty folders of killed processes are removed too. What was used within the last hour is kept.
 
-    Parameters
-    ----------
-    folder
-        Folder of the cache.
-    limit
-        Bytes.
+    `folder`: folder of the cache; `limit`: bytes.
 
     Returns
     -------
@@ -211,10 +202,7 @@ def _prune_daily() -> None:
 class Repair:
     """A context manager that repairs PoCL's cache in a thread, and waits for it at its end.
 
-    Attributes
-    ----------
-    removed
-        Files that this process has removed.
+    `removed`: files that this process has removed.
     """
 
     removed = 0

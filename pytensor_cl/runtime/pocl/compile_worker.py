@@ -40,16 +40,9 @@ def compile_all(
 ) -> None:
     """Build a program, and launch kernels of it so that the driver compiles them.
 
-    Parameters
-    ----------
-    context
-        A context of one device.
-    text, options
-        The program, exactly as the parent process builds it.
-    kernels
-        Names of kernels that do nothing if all their pointers are null.
-    parent
-        Number of the parent process. When it has ended, the remaining kernels are not compiled.
+    `text`, `options`: the program, exactly as the parent process builds it; `kernels`: names of kernels that do nothing
+    if all their pointers are null; `parent`: number of the parent process. When it has ended, the remaining kernels are
+    not compiled.
     """
     program = cl.Program(context, text).build(options=options, cache_dir=False)
     queue = cl.CommandQueue(context)

@@ -40,12 +40,7 @@ def _is_supported() -> bool:
 class CompileWorkers:
     """The worker processes for one program; none if it has few kernels.
 
-    Parameters
-    ----------
-    device
-        The pyopencl device.
-    text
-        The program.
+    `device`: the pyopencl device; `text`: the program.
     """
 
     def __init__(self, device: "cl.Device", text: str) -> None:
@@ -81,12 +76,7 @@ class CompileWorkers:
 def precompile(device: "cl.Device", text: str) -> Iterator[Callable[[str, Sequence[str]], None]]:
     """Start workers for a program while it is built; they compile its kernels when the value is called.
 
-    Parameters
-    ----------
-    device
-        The pyopencl device.
-    text
-        The program.
+    `device`: the pyopencl device; `text`: the program.
     """
     workers = CompileWorkers(device, text)
     try:

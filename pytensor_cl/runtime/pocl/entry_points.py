@@ -61,15 +61,7 @@ class _LoadedLibrary:
 
 
 class EntryPoint:
-    """The entry point of a kernel. The kernel's code stays loaded as long as this object.
-
-    Parameters
-    ----------
-    address
-        Of the function.
-    access_modes
-        Of the arguments (`outlining.access_modes_of`).
-    """
+    """The entry point of a kernel. The kernel's code stays loaded as long as this object."""
 
     __slots__ = ("__weakref__", "_library", "access_modes", "address")
 
@@ -81,12 +73,7 @@ class EntryPoint:
 class EntryPoints:
     """Finds the entry points of a context's kernels.
 
-    Parameters
-    ----------
-    context
-        An open context.
-    access_modes
-        Per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
+    `access_modes`: per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
     """
 
     def __init__(self, context: DeviceContext, access_modes: Mapping[str, str]) -> None:

@@ -41,12 +41,7 @@ class PoclQueueHooks(DefaultQueueHooks):
 class PoclContextHooks:
     """What the runtime does for one context on PoCL.
 
-    Parameters
-    ----------
-    device
-        The pyopencl device.
-    options
-        How the context is opened.
+    `device`: the pyopencl device.
     """
 
     def __init__(self, device: "cl.Device", options: ContextOptions) -> None:

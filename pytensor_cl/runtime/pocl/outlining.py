@@ -36,12 +36,8 @@ _READ_ONLY = re.compile(r"\bconst\b[^*]*\*")
 def outline(text: str, has_entries: bool = False) -> str:
     """Return a program whose kernels with work-groups of one work-item only call functions with the former bodies.
 
-    Parameters
-    ----------
-    text
-        OpenCL C. Kernels that cannot be outlined, or not be parsed, stay as they are.
-    has_entries
-        Whether kernels get entry points: x86-64 only.
+    `text`: OpenCL C. Kernels that cannot be outlined, or not be parsed, stay as they are; `has_entries`: whether
+    kernels get entry points: x86-64 only.
     """
     pieces, end = [], 0
     for head in _HEAD.finditer(text):

@@ -36,19 +36,9 @@ def _with_own_builtins(text: str) -> str:
 class PoclVariants:
     """Build variants for PoCL: kernel bodies are functions and, for the wheel's compiler, built-ins are declared.
 
-    Parameters
-    ----------
-    version
-        Version of the driver.
-    defines_builtins
-        Whether programs define the shortest built-in functions themselves.
-    has_entries
-        Whether kernels get entry points, for `KernelBatch`.
-
-    Attributes
-    ----------
-    access_modes
-        Per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
+    `version`: version of the driver; `defines_builtins`: whether programs define the shortest built-in functions
+    themselves; `has_entries`: whether kernels get entry points, for `KernelBatch`; `access_modes`: per kernel with an
+    entry point its arguments' access modes (`outlining.access_modes_of`).
     """
 
     def __init__(self, version: str, defines_builtins: bool = False, has_entries: bool = False) -> None:

@@ -1,8 +1,10 @@
 """Parked workers: work-items of a kernel batch that wait for the next call after their own has ended.
 
-A worker is a work-item of the batch kernel, so a thread of PoCL's. After its call it polls its mailbox for a short
-time. The host's thread writes the next call there, without a launch. Workers end when no call comes, and when
-something else is enqueued: PoCL would wait for them.
+`batch` says what workers, bursts and thread modes are. A parked worker polls its mailbox for a short time, and the host
+thread writes the next job there (``kernels/pocl/worker_pool.mako`` is the worker's side). The *control block* is what
+all workers read: the number of the latest launch, that of the latest call, and the cores of PoCL's threads. A worker
+leaves when the latest launch is not its own: `begin_launch(0)` takes a new number without a launch, and so releases
+them all.
 """
 
 from collections import deque
@@ -19,9 +21,9 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.interfaces import HostAddresses
 from pytensor_cl.runtime.pocl.affinity import REBALANCE_SECONDS, pinned_cores, rebalance
 
-__all__ = ["CALL_NUMBERS", "MAX_CORES", "SPIN_CYCLES", "WorkerPool"]
+__all__ = ["CALL_NUMBERS", "MAX_CORES", "PARKED_CYCLES", "WorkerPool"]
 
-SPIN_CYCLES = 800_000
+PARKED_CYCLES = 800_000
 """Cycles of the time stamp counter for which workers are parked: 270 us at 3 GHz."""
 BURST_GAP = 2.5e-4
 """Seconds between the end of a call and the next call up to which the two belong to a burst."""
@@ -31,7 +33,7 @@ _GAP_SHARE, _MAX_GAP_FACTOR = 0.25, 4.0
 START_SECONDS = 2e-4
 """Seconds after a launch within which its workers begin; later ones are not expected."""
 _BURST_CALLS = 3  # calls in quick succession from which there is a burst
-_QUORUM = 0.75  # share of the wanted workers that must be parked, else new ones are launched
+_MIN_PARKED_SHARE = 0.75  # share of the wanted workers that must be parked, else new ones are launched
 _MAILBOX_BYTES = 256
 _PINNED_BYTE = 12  # of the control block; 1 if threads are pinned
 MAX_CORES = 1024
@@ -43,25 +45,9 @@ CALL_NUMBERS = 1 << 30
 class WorkerPool:
     """The workers of a context. Implements `QueueHooks`: workers leave before the queue is used otherwise.
 
-    Parameters
-    ----------
-    context, mappings
-        Their context, and the host addresses of its buffers.
-    max_workers
-        How many there are at most.
-    spin_cycles
-        How long they are parked without a call; 0 parks none.
-
-    Attributes
-    ----------
-    mailboxes
-        Buffer of the control block, which all workers read, and one mailbox for each worker.
-    address
-        Of that buffer.
-    call_numbers
-        A different number for each call, whichever thread it comes from.
-    active_callers
-        One object for each thread in a call. The thread adds it and removes it.
+    `spin_cycles` is how long they are parked without a call; 0 parks none. `mailboxes` is the buffer of the control
+    block and of one mailbox for each worker. `call_numbers` gives a number to each call, whichever thread it comes
+    from; `active_callers` has one object for each thread in a call, which the thread adds and removes.
     """
 
     def __init__(self, context: "cl.Context", mappings: HostAddresses, max_workers: int, spin_cycles: int) -> None:
@@ -75,7 +61,7 @@ class WorkerPool:
         self.spin_cycles = spin_cycles
         self.call_numbers = count()
         self._launch_number = 0
-        self._may_be_parked, self._size = False, 0
+        self._may_be_parked, self._launched_workers = False, 0
         self._call_began = self._launched_at = 0.0
         self._exclusive_waits: dict[object, None] = {}  # one for each thread that waits until nothing runs
         self.active_callers: list[object] = []
@@ -114,7 +100,7 @@ class WorkerPool:
         """Release the workers, as others are launched; return the launch's number, and for how long to park them."""
         if self._exclusive_waits:
             spin_cycles = 0
-        self._may_be_parked, self._size, self._launched_at = spin_cycles > 0, size, self._call_began
+        self._may_be_parked, self._launched_workers, self._launched_at = spin_cycles > 0, size, self._call_began
         number = self._launch_number = self._latest_launch[0] = (self._launch_number + 1) % CALL_NUMBERS
         return number, spin_cycles
 
@@ -123,12 +109,12 @@ class WorkerPool:
         if number != self._launch_number:
             self.on_submit()
 
-    def are_ready(self, wanted: int) -> bool:
+    def are_parked(self, wanted: int) -> bool:
         """Whether enough of the wanted workers are parked, still in a call, or have just been launched."""
-        if not self._may_be_parked or self._size < wanted:
+        if not self._may_be_parked or self._launched_workers < wanted:
             return False
         present = wanted - self._states[:wanted].tolist().count(0)
-        return present >= _QUORUM * wanted or self._call_began - self._launched_at < START_SECONDS
+        return present >= _MIN_PARKED_SHARE * wanted or self._call_began - self._launched_at < START_SECONDS
 
     # Calls
 
@@ -149,7 +135,7 @@ class WorkerPool:
         """Whether several threads are in calls."""
         return len(self.active_callers) > 1
 
-    def spin_for(self) -> int:
+    def parking_cycles(self) -> int:
         """Return for how many cycles to park the workers of a launch now."""
         return int(self.spin_cycles * self._gap_factor)
 

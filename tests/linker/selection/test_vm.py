@@ -696,7 +696,7 @@ def test_a_function_without_inputs_or_with_fixed_shapes(context):
 
 def test_a_trial_keeps_parked_workers(context, rng, monkeypatch):
     """Without them a call takes longer than in use, and another side seems to be faster."""
-    if context.batch_launcher is None or context.batch_launcher.max_participants < 2:
+    if context.batch_launcher is None or context.batch_launcher.max_threads < 2:
         pytest.skip("there are no parked workers")
     f = opencl([x], pt.exp(x).sum())
     value = rng.normal(size=100_000).astype("float32")

@@ -138,7 +138,7 @@ def test_scatter_of_wide_rows(large_device):
     index = large_device.from_host(np.zeros(3, "int64"))
     routine, layouts = scatter(large_device), (Layout.contiguous((4, columns)), Layout.contiguous((3, columns)))
     plan = settled(routine, lambda: routine._plan(*layouts, [index]))
-    assert plan.write.global_size[1] == 65_535
+    assert plan.way.write.global_size[1] == 65_535
 
 
 def test_scatter_with_fewer_work_groups_than_tiles(context, rng, monkeypatch):

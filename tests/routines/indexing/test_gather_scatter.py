@@ -7,8 +7,9 @@ import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Sorted
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
+from pytensor_cl.routines.indexing.scatter_order import OrderPlan
 from tests.conftest import DRIVERS
 
 ALL = slice(None)
@@ -180,7 +181,7 @@ def test_one_index_of_all(context, rng, accumulate):
     wanted[4] = x[4] + y.sum(axis=0, dtype="float64") if accumulate else y[-1]
     np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-6)
     (plan,) = scatter._plans._plans.values()
-    assert plan.sorted is not None
+    assert isinstance(plan.way, _Sorted)
 
 
 @pytest.mark.parametrize("cached", [0, 1 << 40])
@@ -242,7 +243,7 @@ def ordered(monkeypatch):
 def is_ordered(context, case):
     """Whether the scatters of a case have done so; one compute unit alone never does."""
     plans = [plan for routine in case.routines[1:] for plan in routine._plans._plans.values()]
-    return all((plan.order is not None) == (context.info.compute_units > 1) for plan in plans)
+    return all(isinstance(plan.way, OrderPlan) == (context.info.compute_units > 1) for plan in plans)
 
 
 def test_values_in_order(context, rng, ordered):

@@ -11,7 +11,7 @@ import pytest
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.launch_capture import Launch
-from pytensor_cl.runtime.pocl import batch, participation
+from pytensor_cl.runtime.pocl import batch, thread_mode
 from pytensor_cl.runtime.timed_queue import timed
 
 ALONE = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
@@ -176,11 +176,11 @@ def test_the_host_runs_work_items_of_calls_with_a_wait(opened, monkeypatch, work
     fill = launched(opened, FILL, (16,), x.buffer, np.float32(0), plan(n))
     double = launched(opened, DOUBLE, (61,), x.buffer, np.int64(n))
     sequence, (first, *_) = sequence_of(opened, [fill, *[double] * count], [-1, *range(count)])
-    most = min(61, opened.batch_launcher.max_participants) - 1
+    most = min(61, opened.batch_launcher.max_threads) - 1
     monkeypatch.setattr(
         sequence._tuner,
         "choose",
-        lambda *_: participation.NEW_WORKERS if most and workers is None else participation.HOST_ONLY,
+        lambda *_: thread_mode.NEW_WORKERS if most and workers is None else thread_mode.HOST_ONLY,
     )
     for k in range(20):
         first.set_bytes(1, np.float32(k))
@@ -211,11 +211,11 @@ def test_a_signal_resets_the_counters(opened, monkeypatch, has_workers, is_late)
     x = opened.from_host(np.ones(n, "float32"))
     double = launched(opened, DOUBLE, (3,), x.buffer, np.int64(n))
     sequence, _ = sequence_of(opened, [double, double], [-1, 0])
-    most = min(3, opened.batch_launcher.max_participants) - 1
+    most = min(3, opened.batch_launcher.max_threads) - 1
     monkeypatch.setattr(
         sequence._tuner,
         "choose",
-        lambda *_: participation.NEW_WORKERS if most and has_workers else participation.HOST_ONLY,
+        lambda *_: thread_mode.NEW_WORKERS if most and has_workers else thread_mode.HOST_ONLY,
     )
     host = sequence._host_entry
 

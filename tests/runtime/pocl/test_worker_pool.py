@@ -13,7 +13,7 @@ from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl import affinity as module
 from pytensor_cl.runtime.pocl.affinity import pinned_cores
-from pytensor_cl.runtime.pocl.participation import NEW_WORKERS, PARKED_WORKERS
+from pytensor_cl.runtime.pocl.thread_mode import NEW_WORKERS, PARKED_WORKERS
 from pytensor_cl.runtime.registry import sync
 
 SINGLE_ITEMS = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid"
@@ -38,7 +38,7 @@ FOREVER = 1 << 60
 def opened(context):
     if context.batch_launcher is None:
         pytest.skip("kernels have no entries with this driver")
-    if context.batch_launcher.max_participants < 2:
+    if context.batch_launcher.max_threads < 2:
         pytest.skip("one core has no workers")
     context.queue.finish()
     yield context
@@ -69,8 +69,8 @@ class Always:
         self.max_workers = most
         self.modes = []
 
-    def choose(self, are_ready, is_burst, is_contended):
-        self.modes.append(PARKED_WORKERS if are_ready else NEW_WORKERS)
+    def choose(self, are_parked, is_burst, is_contended):
+        self.modes.append(PARKED_WORKERS if are_parked else NEW_WORKERS)
         return self.modes[-1]
 
     def parks_workers(self, is_burst):
@@ -197,11 +197,15 @@ def test_workers_end_without_calls(opened):
 @pytest.fixture
 def fake_states(opened):
     """Return a function that writes the states of workers, without workers."""
-    workers, count = opened.batch_launcher.workers, opened.batch_launcher.max_participants - 1
+    workers, count = opened.batch_launcher.workers, opened.batch_launcher.max_threads - 1
     opened.queue.finish()
 
     def set_states(*there):
-        workers._may_be_parked, workers._size, workers._launched_at = True, count, -inf  # they were launched long ago
+        workers._may_be_parked, workers._launched_workers, workers._launched_at = (
+            True,
+            count,
+            -inf,
+        )  # they were launched long ago
         workers._states[:count] = memoryview(
             np.array([PARKED if k in there else ENDED for k in range(count)], np.uint32)
         )
@@ -213,14 +217,14 @@ def fake_states(opened):
 
 def test_ended_workers_are_replaced(opened, fake_states):
     """With only some of the workers every later call would take longer."""
-    workers, count = opened.batch_launcher.workers, opened.batch_launcher.max_participants - 1
+    workers, count = opened.batch_launcher.workers, opened.batch_launcher.max_threads - 1
     for there in range(count + 1):
         fake_states(*range(there))
-        assert workers.are_ready(count) == (4 * there >= 3 * count)
-        assert workers.are_ready(1) == (there >= 1)
-        assert not workers.are_ready(count + 1)
+        assert workers.are_parked(count) == (4 * there >= 3 * count)
+        assert workers.are_parked(1) == (there >= 1)
+        assert not workers.are_parked(count + 1)
     fake_states(*range(1, count))  # a call uses the first workers only
-    assert not workers.are_ready(1)
+    assert not workers.are_parked(1)
 
 
 @pytest.fixture
@@ -280,7 +284,7 @@ def test_threads_pinned_while_parked_stay_pinned(opened, pinned):
 
 def test_workers_that_smaller_batches_do_not_use_end(opened, monkeypatch):
     """Calls of a batch for one worker do not keep the workers of a larger one parked."""
-    if opened.batch_launcher.max_participants < 4:
+    if opened.batch_launcher.max_threads < 4:
         pytest.skip("there are too few workers")
     monkeypatch.setattr(opened.batch_launcher.workers, "spin_cycles", 30_000_000)  # 10 ms
     x = opened.from_host(np.ones(5000, "float32"))
@@ -308,7 +312,7 @@ def test_missing_workers_are_not_waited_for(opened):
     opened.queue.finish()
     modes, workers = always(batch), opened.batch_launcher.workers
     before = opened.mappings.view(x).copy()
-    workers._may_be_parked, workers._size = True, len(states(opened))
+    workers._may_be_parked, workers._launched_workers = True, len(states(opened))
     for k in range(count := len(states(opened))):
         workers._states[k] = PARKED
     try:

@@ -1,12 +1,8 @@
-"""Which threads run a kernel batch besides the host's thread: the mode of each call, chosen by measured times.
+"""The thread mode of each call of a kernel batch, chosen by measured times; `batch` says what the modes are.
 
-There are three modes: no other thread, workers of a new launch, and parked workers of an earlier launch. A launch takes
-60 to 90 us until the first worker begins. Parked workers begin at once, if the next call comes soon, as in a sampler's
-loop.
-
-The modes are compared as backends are (`TimedComparison`): in the first calls, in the first burst, and again whenever
-the number of calls since the last comparison has grown by a factor of four. Between comparisons, calls are timed too:
-the median of the first calls of a mode replaces that of the comparison.
+Modes are compared as backends are (`TimedComparison`): in the first calls, in the first burst, and again whenever the
+number of calls since the last comparison has grown by a factor of four. Between comparisons, calls are timed too: the
+median of the first calls of a mode replaces that of the comparison.
 """
 
 from math import inf
@@ -14,7 +10,7 @@ from statistics import median
 
 from pytensor_cl.runtime.measured_choice import TimedComparison
 
-__all__ = ["HOST_ONLY", "NEW_WORKERS", "PARKED_WORKERS", "ParticipationTuner"]
+__all__ = ["HOST_ONLY", "NEW_WORKERS", "PARKED_WORKERS", "ThreadModeTuner"]
 
 HOST_ONLY, NEW_WORKERS, PARKED_WORKERS = "host only", "new workers", "parked workers"
 _WARMUP_CALLS = {NEW_WORKERS: 1, HOST_ONLY: 0, PARKED_WORKERS: 1}  # of a mode in a comparison
@@ -29,14 +25,8 @@ _LONG_CALL = 3e-3  # seconds of a call from which the host alone is not tried
 _MIN_GAIN, _MIN_SECONDS_GAINED = 0.1, 3e-5  # what parked workers must save: this share of a call, or so many seconds
 
 
-class ParticipationTuner:
-    """Chooses a mode for each call of a batch, by the times of the calls before.
-
-    Parameters
-    ----------
-    max_workers
-        Workers that the batch can use.
-    """
+class ThreadModeTuner:
+    """Chooses a mode for each call of a batch that can use `max_workers`, by the times of the calls before."""
 
     def __init__(self, max_workers: int) -> None:
         self.max_workers = max_workers
@@ -53,17 +43,11 @@ class ParticipationTuner:
         self._calls, self._retrials = 0, 0
         self._calls_without_workers = 0  # in a row, of a burst whose parked workers have left
 
-    def choose(self, are_ready: bool, is_burst: bool, is_contended: bool = False) -> str:
+    def choose(self, are_parked: bool, is_burst: bool, is_contended: bool = False) -> str:
         """Return the mode of the next call.
 
-        Parameters
-        ----------
-        are_ready
-            Whether workers are parked.
-        is_burst
-            Whether calls come in quick succession.
-        is_contended
-            Whether other threads are in calls and use the cores as well.
+        `are_parked` says whether enough workers are, `is_burst` whether calls come in quick succession, `is_contended`
+        whether other threads are in calls and use the cores as well.
         """
         if self._comparison is None and self.max_workers:
             self._calls += 1
@@ -72,14 +56,14 @@ class ParticipationTuner:
                 self._start_comparison(is_burst)
         wanted = None if self._comparison is None else self._comparison.current
         if wanted is not None:
-            return NEW_WORKERS if wanted == PARKED_WORKERS and not are_ready else wanted
+            return NEW_WORKERS if wanted == PARKED_WORKERS and not are_parked else wanted
         if is_contended and self._seconds(HOST_ONLY) < _CONTENTION_FACTOR * self._seconds(NEW_WORKERS):
             return HOST_ONLY
-        if self._burst_mode == PARKED_WORKERS and (are_ready or is_burst):
-            self._calls_without_workers = 0 if are_ready else self._calls_without_workers + 1
+        if self._burst_mode == PARKED_WORKERS and (are_parked or is_burst):
+            self._calls_without_workers = 0 if are_parked else self._calls_without_workers + 1
             if self._calls_without_workers > _SAMPLES:
                 self._rule_out_parked()
-            return PARKED_WORKERS if are_ready else NEW_WORKERS
+            return PARKED_WORKERS if are_parked else NEW_WORKERS
         return self._mode
 
     def parks_workers(self, is_burst: bool) -> bool:

@@ -1,0 +1,155 @@
+"""The kernels of row functions, as rendered text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.routines.base.limits import GROUP_ITEMS
+from pytensor_cl.routines.base.ndrange import WorkGroupLimits
+from pytensor_cl.routines.indexing.table_lookup import TableLookups
+from pytensor_cl.routines.rowwise.common import Array, Value, Variant
+from pytensor_cl.routines.rowwise.gathered import GatheredRows
+from pytensor_cl.routines.rowwise.limits import MIN_RECOMPUTE_COST
+from pytensor_cl.routines.rowwise.plan import geometry_struct
+from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Program, RowFunction, RowPass, accumulator
+
+__all__ = ["RowKernels"]
+
+
+class RowKernels:
+    """Renders the kernels of one row function on one device.
+
+    A function has up to three programs, which differ in what later loops read back instead of computing it again:
+    `cached` where the row is in the cache then, `uncached` where it is not, and one for tiles of columns.
+
+    `operands`: numbers of the operands that are arrays; `arrays`: these, then the outputs; `scalars`: numbers of the
+    others; `dims`: dimensions across and along rows that a kernel has.
+    """
+
+    def __init__(
+        self,
+        function: RowFunction,
+        operands: list[int],
+        dims: tuple[int, int],
+        takes: TableLookups,
+        gathered: GatheredRows,
+        limits: WorkGroupLimits,
+        *,
+        schedule: str,
+        has_fp64: bool,
+    ) -> None:
+        self.function, self.operands, self.dims, self.schedule = function, operands, dims, schedule
+        self._takes, self._gathered, self._limits = takes, gathered, limits
+        self.scalars = [k for k, operand in enumerate(function.operands) if operand.kind == "value"]
+        self.cached = Program(function, has_fp64)
+        self.uncached = Program(function, has_fp64, ALWAYS_RECOMPUTE)
+        if schedule == "cpu":
+            self._in_tiles = Program(function, has_fp64, MIN_RECOMPUTE_COST, spill_operands=True)
+        self.lanes = 8 if function.itemsize == 8 else 16
+        self.arrays = self._describe_arrays()
+        self.passes = self.uncached.passes(1, 1)
+        self.totals = [total for loop in self.passes for total in loop.totals]
+
+    def _describe_arrays(self) -> tuple[Array, ...]:
+        function = self.function
+        read = (Array(f"x{k}", k, *function.operands[k], False) for k in self.operands)
+        written = (
+            Array(f"y{k}", v, function.kinds[v], function.dtypes[v], True) for k, v in enumerate(function.outputs)
+        )
+        return (*read, *written)
+
+    def program(self, variant: Variant) -> Program:
+        if not variant.is_cached:
+            return self.uncached
+        return self._in_tiles if variant.pattern == "columns" and not variant.tile else self.cached
+
+    def source(self, variant: Variant, stage: int | None) -> KernelSource:
+        program, is_simt = self.program(variant), self.schedule == "simt"
+        lanes = 1 if is_simt else self.lanes
+        is_across = variant.pattern == "columns"
+        arrays = self.arrays
+        if not is_simt:
+            arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
+        dtypes = self.function.dtypes
+        vector = "[k]" if is_across and variant.tile_vectors > 1 else ""
+        passes = program.passes(lanes, lanes if is_across else 1, vector)
+        arguments: dict[str, Any] = {
+            "arrays": arrays,
+            "values": tuple(Value(f"c{k}", self.function.operands[k].dtype) for k in self.scalars),
+            "passes": [_streaming(loop, arrays) if variant.pattern == "rows" else loop for loop in passes],
+            "stage": stage,
+            "row_values": self._row_values(program),
+            "spills": tuple((v, dtypes[v]) for v in program.spills),
+            "totals": self.totals,
+            "tables": self.function.tables,
+            "tables_struct": self._takes.struct,
+            "geometry": geometry_struct(
+                variant.index_type, self.dims, len(arrays), len(program.spills), len(self.totals)
+            ),
+            "index": variant.index_type,
+            "outer_dims": self.dims[0],
+            "reduced_dims": self.dims[1],
+        }
+        preambles = self._preambles(program, (1,) if is_simt else ((lanes,) if is_across else _halves(lanes)))
+        if is_simt:
+            # Intel's compiler for CPUs takes what is computed between two barriers for the same in all work-items.
+            qualifier = "volatile " if self._limits.info.kind == "cpu" else ""
+            arguments.update(group=self.group, row_qualifier=qualifier)
+            return kernel_source("rowwise/simt", preambles=preambles, **arguments)
+        arguments.update(pattern=variant.pattern, lanes=lanes)
+        arguments.update(tile_vectors=variant.tile_vectors, is_narrow=variant.is_narrow)
+        gathers = self._gathered.arrays if variant.is_gathered else []
+        arguments.update(tile=variant.tile, gathers=gathers, gathers_struct=self._gathered.struct)
+        used = dict.fromkeys(a.dtype for a in arrays)
+        access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
+        more: tuple[str, ...] = ()
+        if gathers:
+            more = (render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row"))
+        return kernel_source(
+            "rowwise/cpu",
+            preambles=(*access, *self._blocks(variant), *more, render("common/non_temporal"), *preambles),
+            **arguments,
+        )
+
+    def _blocks(self, variant: Variant) -> tuple[str, ...]:
+        """Return the functions that turn blocks of rows."""
+        arrays = [a for a, how in enumerate(variant.access) if how == "tile"]
+        picked = [a for a, _ in self._gathered.arrays] if variant.is_gathered else []
+        dtypes = {self.arrays[a].dtype: False for a in arrays}
+        dtypes.update((self.arrays[a].dtype, True) for a in picked if a in arrays)
+        sizes = {"lanes": self.lanes, "tile": variant.tile}
+        return tuple(
+            render("rowwise/transpose_tile", dtype=dtype, is_gathered_tile=some, **sizes)
+            for dtype, some in dtypes.items()
+        )
+
+    def _row_values(self, program: Program) -> tuple[tuple[int, str], ...]:
+        read = (k for k in self.operands if self.function.operands[k].kind == "row")
+        return tuple((v, self.function.dtypes[v]) for v in (*read, *program.row_values))
+
+    def _preambles(self, program: Program, sizes: tuple[int, ...]) -> tuple[str, ...]:
+        found = dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
+        for fold in (False, True) if 1 in sizes else (False,):
+            found.update(dict.fromkeys(accumulator(total, n, fold) for total in self.totals for n in sizes))
+        return tuple(found)
+
+    @property
+    def group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has an accumulator of each kind in local memory."""
+        if self.schedule == "cpu":
+            return 1
+        kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self.totals}
+        return self._limits.size(GROUP_ITEMS, sum(kinds.values()))
+
+
+def _streaming(loop: RowPass, arrays: Sequence[Array]) -> RowPass:
+    """Say which array of a loop along rows decides where its stores may go past the cache."""
+    written = {f"y{o}" for o, _ in loop.writes}
+    streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")
+    return loop._replace(streamed=next(streamed, None))
+
+
+def _halves(lanes: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range(lanes.bit_length()))
