@@ -37,7 +37,7 @@ class WithCasts:
     routine
         What computes, with one output.
     casts
-        Per input the routine that casts it, or None. Further inputs are passed on unchanged.
+        Per input the routine that casts it, or None. Extra inputs are passed on unchanged.
     result
         The routine that casts the result, or None.
     scalar_type
@@ -78,7 +78,7 @@ def with_casts(
     routine
         What computes; it takes arrays and host scalars of `dtype`.
     inputs
-        The arrays and scalars that are cast; the routine may take further inputs after them.
+        The arrays and scalars that are cast; the routine may take extra inputs after them.
     dtype
         What the routine computes in.
     target
@@ -99,11 +99,11 @@ class IntegerTuple:
     Parameters
     ----------
     routine
-        Called with the arrays, the tuple of integers if there are any, and the further inputs.
+        Called with the arrays, the tuple of integers if there are any, and the extra inputs.
     first
         Number of arrays before the integers.
     last
-        Number of further inputs after them.
+        Number of extra inputs after them.
     """
 
     def __init__(self, routine: Any, first: int, last: int = 0) -> None:

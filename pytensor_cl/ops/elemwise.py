@@ -34,7 +34,7 @@ class GpuElemwise(GpuOp):
         """Arrays must be on the device; 0-d inputs may be host values."""
         return ANY
 
-    def may_overwrite(self, index: int) -> bool:
+    def accepts_donation(self, index: int) -> bool:
         """Each element is read before the element at its position is written."""
         return True
 

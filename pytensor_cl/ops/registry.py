@@ -1,6 +1,6 @@
 """Which host Op becomes which device Op."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pytensor.compile.ops import DeepCopyOp, ViewOp
@@ -84,8 +84,9 @@ def register_lift[Made: Callable[..., GpuOp | NoKernel]](
 
     def register(made: Made) -> Made:
         lift = _construct(made, refuse) if isinstance(made, type) else made
-        for table in (_registered, _batched)[: 2 if batched else 1]:
-            table.update(dict.fromkeys(op_types, Registration(lift, every_dtype, numba_safe)))
+        _add(_registered, op_types, Registration(lift, every_dtype, numba_safe))
+        if batched:
+            _add(_batched, op_types, Registration(lift, every_dtype, numba_safe))
         return made
 
     return register
@@ -98,10 +99,17 @@ def register_batched_lift[Made: Callable[..., GpuOp | NoKernel]](
 
     def register(made: Made) -> Made:
         lift = _construct(made, None) if isinstance(made, type) else made
-        _batched.update(dict.fromkeys(core_types, Registration(lift, every_dtype, numba_safe=False)))
+        _add(_batched, core_types, Registration(lift, every_dtype, numba_safe=False))
         return made
 
     return register
+
+
+def _add(table: dict[type[Op], Registration], op_types: Sequence[type[Op]], registration: Registration) -> None:
+    for kind in op_types:
+        if kind in table:
+            raise ValueError(f"{kind.__name__} is registered already")
+        table[kind] = registration
 
 
 def _construct(kind: Callable[[Op, str], GpuOp], refuse: Callable[..., NoKernel | None] | None) -> Lift:

@@ -232,7 +232,7 @@ class GpuScan(GpuOp):
 
 
 def _reads_rows(node: Apply, index: int) -> bool:
-    return isinstance(node.op, GpuOp) and node.op.reads_rows(index)
+    return isinstance(node.op, GpuOp) and node.op.prefers_row_major(index)
 
 
 _REPEATED_HOST_OPS = frozenset(
@@ -407,7 +407,7 @@ class _Loop:
             self._finish(trace, steps, count)
         return (*(trace.array for trace in traces), *untraced)
 
-    def take_over(self, inputs: Sequence[int]) -> None:
+    def accept_donations(self, inputs: Sequence[int]) -> None:
         """Use the memory of these inputs of the node as that of results: nothing else reads them."""
         self._owned = frozenset(inputs)
 

@@ -56,7 +56,7 @@ class GpuScanLoop(GpuOp):
         Per output, how many of the last rows there are at most; None is all. Nothing reads the others.
     starts
         Numbers of the arrays, among the inputs without the number of steps, whose inputs are the initial values only.
-        For each of them a further input, the last ones, is the number of rows.
+        The number of rows of each is one of the last inputs.
     """
 
     __props__ = ("host", "context_name", "input_types", "kept", "starts")
