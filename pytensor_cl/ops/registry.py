@@ -20,7 +20,16 @@ from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["NoKernel", "batched_lift", "device_op", "is_numba_safe", "register_batched_lift", "register_lift"]
+__all__ = [
+    "NoKernel",
+    "batched_lift",
+    "device_op",
+    "is_numba_safe",
+    "note_reason",
+    "noted_reason",
+    "register_batched_lift",
+    "register_lift",
+]
 
 Lift = Callable[[Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
@@ -189,9 +198,20 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     return found.lift(node, context_name, info)
 
 
+def note_reason(node: Apply, reason: str) -> None:
+    """Note why a node is on the host, on its tag: PyTensor copies tags with nodes, also where it drops features."""
+    node.tag.opencl_reason = reason
+
+
+def noted_reason(node: Apply) -> str | None:
+    """Return what `note_reason` has noted on a node."""
+    reason: str | None = getattr(node.tag, "opencl_reason", None)
+    return reason
+
+
 def _no_kernel(node: Apply, reason: str) -> NoKernel:
-    """Return why a node has no kernel: what a decomposition has noted on the node, or else `reason`."""
-    return NoKernel(getattr(node.tag, "opencl_no_kernel", None) or reason)
+    """Return why a node has no kernel: what a decomposition has noted, or else `reason`."""
+    return NoKernel(noted_reason(node) or reason)
 
 
 @register_lift(Blockwise, numba_safe=False, every_dtype=True)

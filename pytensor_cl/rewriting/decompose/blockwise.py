@@ -18,6 +18,7 @@ from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import integer_dtypes
 
+from pytensor_cl.ops.registry import note_reason
 from pytensor_cl.rewriting.decompose.batch import Batch, known_integer, repeated
 from pytensor_cl.rewriting.decompose.batch_index import BatchIndex, RaggedBatch, count
 
@@ -135,7 +136,7 @@ def _replacements(fgraph: FunctionGraph, node: Apply) -> list[tuple[Variable, Va
     except RaggedBatch:
         new = []
     if not new:
-        node.tag.opencl_no_kernel = RAGGED
+        note_reason(node, RAGGED)
     return [(old, old.type.filter_variable(value)) for old, value in zip(node.outputs, new, strict=bool(new))]
 
 

@@ -18,6 +18,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
+from pytensor_cl.ops.registry import note_reason
 from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot
 from pytensor_cl.rewriting.decompose.sparse_matrix import (
     Matrix,
@@ -556,7 +557,7 @@ class _Decomposition:
         if form is _properties and node.inputs[0] not in self._matrices:
             return False
         if config.opencl__placement != "device" and self._sorts(form, node):
-            node.tag.opencl_no_kernel = SCIPY
+            note_reason(node, SCIPY)
             return False
         inputs = [self._matrix(v) if self._is_sparse(v) else v for v in node.inputs]
         result = form(node.op, inputs)

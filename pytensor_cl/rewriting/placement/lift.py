@@ -16,6 +16,7 @@ import pytensor_cl
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
+from pytensor_cl.ops.registry import note_reason
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
 from pytensor_cl.rewriting.placement.fusion_barrier import remove_fusion_barriers
 from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
@@ -66,7 +67,7 @@ def _scalar_source(
     if variable.owner is None or any(n != 1 for n in variable.type.shape):
         return None
     value = variable.dimshuffle()
-    value.owner.tag.opencl_reason = SCALAR
+    note_reason(value.owner, SCALAR)
     return value
 
 
@@ -162,7 +163,7 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         if node in decision.ops:
             lifter.lift(node)
         elif node in decision.reasons:
-            node.tag.opencl_reason = decision.reasons[node]
+            note_reason(node, decision.reasons[node])
     fgraph.replace_all_validate(lifter.replacements(fgraph), reason="opencl_lift")
     cut_transfers(fgraph)
     MergeOptimizer().rewrite(fgraph)
