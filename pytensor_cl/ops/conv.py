@@ -31,14 +31,7 @@ __all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
 class _Moded:
     """A convolution whose mode is a host value, and which broadcasts only where the host Op does.
 
-    Parameters
-    ----------
-    routine
-        Called with the two signals and whether the mode is "full".
-    casts
-        Per signal the routine that casts it, or None.
-    repeated
-        Per signal and batch dimension, whether its length is known to be one.
+    `repeated` tells for each signal and batch dimension whether its length is known to be one.
     """
 
     def __init__(self, routine: Convolve, casts: Sequence[Elemwise | None], repeated: Sequence[Sequence[bool]]) -> None:
@@ -92,17 +85,7 @@ class GpuConvolve(GpuOp):
 
 
 class _Padded:
-    """A convolution whose padding may depend on the extents of its filters.
-
-    Parameters
-    ----------
-    make
-        Returns the routine for a padding.
-    host
-        The host Op, of class `pytensor_cl.nn.conv.Conv` or a gradient of it.
-    kernels
-        Position of the argument with the filters, or with their extents.
-    """
+    """A convolution whose padding may depend on the extents of its filters, which are argument number `kernels`."""
 
     def __init__(self, make: Any, host: Any, kernels: int) -> None:
         self._make = make

@@ -43,15 +43,6 @@ class GpuEpilogue(GpuOp):
     """A device Op and an elementwise function of its output and of extra operands, in one kernel.
 
     Its inputs are those of the Op, then the extra operands.
-
-    Parameters
-    ----------
-    producer
-        The Op.
-    function
-        Of an element of the Op's output, and of each extra operand.
-    context_name
-        Name of the context.
     """
 
     __props__ = ("producer", "function", "context_name")

@@ -53,18 +53,8 @@ def _product(kind: type[Gemm], node: Apply, context: Context, epilogue: Epilogue
 class _ScaledComplex:
     """``alpha * A @ B + beta * C`` of complex numbers: a product, then an elementwise function.
 
-    Called with ``(C, alpha, A, B, beta)``, or with ``(alpha, A, B)``. Where ``beta`` is zero, C is not read.
-
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every operand.
-    has_c
-        Whether there is an addend.
-    by_value
-        Whether alpha, and beta, are host scalars.
+    Called with ``(C, alpha, A, B, beta)``, or with ``(alpha, A, B)``. Where ``beta`` is zero, C is not read. `by_value`
+    tells whether alpha, and beta, are host scalars.
     """
 
     def __init__(self, context: Context, dtype: str, has_c: bool, by_value: Sequence[bool]) -> None:
@@ -110,10 +100,7 @@ def scaled_product(
 class _GpuProduct(SupportsEpilogue):
     """A product of matrices, whose kernel can apply a function to the elements that it stores.
 
-    Attributes
-    ----------
-    right
-        Which input is the right operand.
+    Input number `right` is the right operand.
     """
 
     right = 1

@@ -87,20 +87,10 @@ def has_few_trials(trials: Variable) -> bool:
 class GpuRandomVariable(GpuOp):
     """Device counterpart of a `RandomVariable`: the same numbers, and the same state of the Generator afterwards.
 
-    Parameters
-    ----------
-    host, context_name
-        See `GpuOp`.
-    by_value
-        Which parameters may be numbers of the host; others of the free ones are arrays of the device.
-    min_elements
-        Fewer draws than that are NumPy's in a call.
-    inplace
-        Whether the Generator is changed, and not a copy of it.
-    counts
-        Whether the numbers are those of Philox, and not NumPy's.
-    of_arrays
-        Whether parameters that must else be numbers may be arrays of the device (`ARRAYS`).
+    Parameters for which `by_value` is false are arrays of the device, unless the distribution needs a number. NumPy
+    makes less than `min_elements` draws. The Generator is changed if `inplace`, else a copy of it. With `counts` the
+    numbers are Philox's and not NumPy's. With `of_arrays`, parameters that must else be numbers may be arrays of the
+    device.
     """
 
     __props__ = ("host", "context_name", "by_value", "min_elements", "inplace", "counts", "of_arrays")

@@ -35,21 +35,11 @@ Lift = Callable[[Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
 
 class NoKernel(NamedTuple):
-    """Why a node has no device counterpart.
+    """Why a node has no device counterpart."""
 
-    Attributes
-    ----------
-    reason
-        A sentence for the user.
-    missing_fp64
-        Whether all that the device lacks is double precision.
-    is_free
-        Whether there is nothing to compute, so that neighbours can be anywhere.
-    """
-
-    reason: str
-    missing_fp64: bool = False
-    is_free: bool = False
+    reason: str  # a sentence for the user
+    missing_fp64: bool = False  # the device lacks double precision, and nothing else
+    is_free: bool = False  # there is nothing to compute, so that neighbours can be anywhere
 
 
 class Registration(NamedTuple):

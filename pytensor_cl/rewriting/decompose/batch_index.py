@@ -27,21 +27,9 @@ def count(start: Variable, stop: Variable, step: Variable | int) -> Variable:
 
 
 class BatchIndex:
-    """The index of a Blockwise of an indexing Op.
+    """The index of a Blockwise of an indexing Op, whose first input has the batch dimensions `axes`.
 
-    Parameters
-    ----------
-    batch
-        The node; its first input is indexed.
-    inputs
-        The inputs of the index.
-    axes
-        The batch dimensions that the indexed array has.
-
-    Raises
-    ------
-    RaggedBatch
-        There is no such index.
+    A `RaggedBatch` is raised if there is no such index.
     """
 
     def __init__(self, batch: Batch, inputs: Sequence[Variable], axes: Sequence[int]) -> None:

@@ -22,13 +22,7 @@ __all__ = ["batch_loops"]
 
 
 class _BatchedLoop:
-    """A Blockwise(Scan) node.
-
-    Parameters
-    ----------
-    batch
-        The node.
-    """
+    """A Blockwise(Scan) node."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch, self._scan = batch, batch.core
@@ -168,11 +162,6 @@ def batch_loops(fgraph: FunctionGraph) -> None:
 
     While-loops stay, and so do loops whose batches may have different numbers of steps: PyTensor runs each batch on its
     own. Loops stay that become one kernel as they are.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
     """
     for node in fgraph.toposort():
         if not _is_batched(node) or not _has_one_length(node):

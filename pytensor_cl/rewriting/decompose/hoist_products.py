@@ -94,14 +94,7 @@ def _loops(fgraph: FunctionGraph) -> list[Apply]:
 
 
 def hoist_products(fgraph: FunctionGraph) -> None:
-    """Move products out of loops.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops before rewrites of loops shorten their buffers; changed in place. Loops that become one
-        kernel stay as they are.
-    """
+    """Move products out of loops."""
     for node in _loops(fgraph):
         op = _with_plain_products(node.op)
         if op is not node.op:

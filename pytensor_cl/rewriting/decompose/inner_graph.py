@@ -20,17 +20,7 @@ __all__ = ["compile_inner_graph", "place_inner_graph"]
 def place_inner_graph(
     graph: FunctionGraph, input_placements: Sequence[str], output_placements: Sequence[str], context_name: str
 ) -> FunctionGraph:
-    """Return a copy of an inner graph with its inputs and outputs at their placements.
-
-    Parameters
-    ----------
-    graph
-        The inner graph, with Ops of the host or of a device.
-    input_placements, output_placements
-        `DEVICE` or `HOST` for each input and output.
-    context_name
-        Of the device.
-    """
+    """Return a copy of an inner graph with its inputs and outputs at their placements, `DEVICE` or `HOST`."""
 
     def new_input(variable: Variable, placement: str) -> Variable:
         kind = variable.type

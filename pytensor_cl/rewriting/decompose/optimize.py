@@ -23,13 +23,7 @@ def _with_device_objective(node: Apply, mode: Any) -> Any:
 
 
 def compile_objectives(fgraph: FunctionGraph) -> None:
-    """Replace the Ops of `pytensor.tensor.optimize`.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace the Ops of `pytensor.tensor.optimize`."""
     mode = get_active_mode(fgraph)
     for node in fgraph.toposort():
         op = _with_device_objective(node, mode)

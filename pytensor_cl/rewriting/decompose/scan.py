@@ -113,13 +113,7 @@ def _with_device_graph(
 
 
 def compile_loops(fgraph: FunctionGraph) -> None:
-    """Compile the steps of each Scan for devices.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Compile the steps of each Scan for devices."""
     order = fgraph.toposort()
     loops = [node for node in order if type(node.op) is Scan]
     if not loops:

@@ -586,11 +586,6 @@ def mend_sparse_gradients(fgraph: FunctionGraph) -> None:
 
     The node has vectors only, and PyTensor takes them for two matrices of one format, so that its backends give wrong
     numbers. The pointers tell the format: they come from a matrix, or make one up.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
     """
     package: Any = sys.modules.get("pytensor.sparse")
     if package is None:
@@ -610,13 +605,7 @@ def mend_sparse_gradients(fgraph: FunctionGraph) -> None:
 
 
 def decompose_sparse_matrices(fgraph: FunctionGraph) -> None:
-    """Replace Ops of sparse matrices by Ops of their vectors.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace Ops of sparse matrices by Ops of their vectors."""
     package = sys.modules.get("pytensor.sparse")
     if package is None:
         return

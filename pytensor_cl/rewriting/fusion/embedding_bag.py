@@ -42,13 +42,7 @@ def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
 
 
 def fuse_embedding_bags(fgraph: FunctionGraph) -> None:
-    """Fuse reductions with the gathers that compute their input.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Fuse reductions with the gathers that compute their input."""
     for node in fgraph.toposort():
         if _is_bag(node, fgraph):
             (rows,), (old,) = node.inputs, node.outputs

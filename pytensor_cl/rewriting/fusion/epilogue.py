@@ -61,13 +61,7 @@ def _function(node: Apply, inputs: list[Variable]) -> ps.Composite:
 
 
 def fuse_epilogues(fgraph: FunctionGraph) -> None:
-    """Make elementwise functions epilogues of the kernels that compute their input.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion; changed in place.
-    """
+    """Make elementwise functions epilogues of the kernels that compute their input."""
     for node in fgraph.toposort():
         if not _may_be_epilogue(node):
             continue

@@ -31,17 +31,7 @@ FIXED_BYTES, ARRAY_BYTES, SUM_BYTES = 320, 24, 8
 
 
 class _Intermediate(NamedTuple):
-    """The function between the two products.
-
-    Attributes
-    ----------
-    function
-        Of rows along the only axis.
-    forms
-        Forms of its operands and outputs.
-    operands, outputs
-        The variables.
-    """
+    """The function between the two products, of rows along the only axis, and the variables that it takes and gives."""
 
     function: RowFunction
     forms: tuple[str, ...]
@@ -189,13 +179,7 @@ def products_with_one_matrix(fgraph: FunctionGraph) -> Iterator[tuple[Apply, App
 
 
 def fuse_gemv_pairs(fgraph: FunctionGraph) -> None:
-    """Read a matrix once for two products, where the device has a kernel for it.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion; changed in place.
-    """
+    """Read a matrix once for two products, where the device has a kernel for it."""
     for node in fgraph.toposort():
         found = _match(node, fgraph) if _has_kernel(node) else None
         if found is not None:

@@ -76,13 +76,7 @@ def _domain(node: Apply) -> FusionDomain | None:
 
 
 class _Fusion:
-    """Finds what becomes one kernel with a row function.
-
-    Parameters
-    ----------
-    fgraph
-        The graph.
-    """
+    """Finds what becomes one kernel with a row function."""
 
     def __init__(self, fgraph: FunctionGraph) -> None:
         self._fgraph = fgraph
@@ -195,13 +189,7 @@ def _row_node(node: Apply, domain: FusionDomain, kept: Sequence[Variable], scatt
 
 
 def fuse_grouped_rows(fgraph: FunctionGraph) -> None:
-    """Fuse row functions with the gathers before them and the scatter-adds after them.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion; changed in place.
-    """
+    """Fuse row functions with the gathers before them and the scatter-adds after them."""
     kinds = GpuAdvancedSubtensor, GpuAdvancedIncSubtensor
     if not any(isinstance(node.op, kinds) and tuple(node.op.host.idx_list) == ALONG_ROW for node in fgraph.apply_nodes):
         return

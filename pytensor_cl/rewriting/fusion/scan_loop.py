@@ -109,13 +109,7 @@ def _starts(node: Apply, program: LoopProgram) -> tuple[dict[int, Variable], dic
 
 
 def shorten_loops(fgraph: FunctionGraph) -> None:
-    """GpuScanLoop(.., x[:m] = start, ..)[-1] -> GpuScanLoop(.., start, .., rows) with the last row as its output.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """GpuScanLoop(.., x[:m] = start, ..)[-1] -> GpuScanLoop(.., start, .., rows) with the last row as its output."""
     for node in fgraph.toposort():
         if not isinstance(node.op, GpuScanLoop) or node.op.starts:
             continue

@@ -39,13 +39,7 @@ def _is_composite_of_scalars(node: Apply) -> bool:
 
 
 def split_composites(fgraph: FunctionGraph) -> None:
-    """Split Composites of single elements where one output depends on a kernel that another does not need.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Split Composites of single elements where one output depends on a kernel that another does not need."""
     for node in fgraph.toposort():
         if not _is_composite_of_scalars(node) or len(_dependencies(node)) == 1:
             continue

@@ -62,14 +62,7 @@ def lookups_for(
 ) -> list[Apply]:
     """Return the gathers that have no other clients than `nodes`, as many as the arguments of a kernel have room for.
 
-    Parameters
-    ----------
-    nodes, outputs
-        Nodes that become one kernel, and their outputs that others need.
-    domain
-        Their fusion domain.
-    fgraph
-        Their graph.
+    The nodes become one kernel, which stores `outputs`.
     """
     made = {v for node in nodes for v in node.outputs}
     read = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)
@@ -105,13 +98,7 @@ def _domain(node: Apply) -> FusionDomain | None:
 
 
 def fuse_table_lookups(fgraph: FunctionGraph) -> None:
-    """Fuse gathers into elementwise nodes and reductions that are their only clients.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion, which does so for the nodes that it fuses; changed in place.
-    """
+    """Fuse gathers into elementwise nodes and reductions that are their only clients."""
     move_views_to_index(fgraph)
     for node in fgraph.toposort():
         domain = _domain(node)

@@ -299,14 +299,9 @@ def _shared_index_checks(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Varia
 
 
 def add_guards(fgraph: FunctionGraph, *, is_inside: bool = False) -> None:
-    """Add the checks to a graph.
+    """Add the checks to a graph before any rewrite, in place.
 
-    Parameters
-    ----------
-    fgraph
-        A graph before any rewrite; changed in place.
-    is_inside
-        Whether it is the graph inside of an Op, so that no call is repeated elsewhere if a check fails.
+    In the graph inside of an Op (`is_inside`) no call is repeated elsewhere if a check fails.
     """
     guards = _GUARDS_INSIDE if is_inside else _GUARDS
     order = fgraph.toposort()

@@ -14,13 +14,7 @@ __all__ = ["InPython", "can_run_in_python"]
 
 
 class InPython(Op):
-    """Runs another Op by its ``perform``, in a loop that is compiled by NUMBA, too.
-
-    Parameters
-    ----------
-    op
-        An Op of tensors.
-    """
+    """Runs another Op by its ``perform``, in a loop that is compiled by NUMBA, too."""
 
     __props__ = ("op",)
 

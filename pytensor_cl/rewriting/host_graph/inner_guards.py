@@ -22,24 +22,12 @@ __all__ = ["guard_for_numba", "guard_inner_graph", "prepare_host_branches"]
 
 
 def guard_for_numba(fgraph: FunctionGraph) -> None:
-    """Add checks to the graph of a function.
-
-    Parameters
-    ----------
-    fgraph
-        A graph in canonical form, whose nodes NUMBA may run; changed in place.
-    """
+    """Add checks to the graph of a function."""
     _guard(fgraph, is_inside=False)
 
 
 def guard_inner_graph(fgraph: FunctionGraph) -> None:
-    """Add checks to the graph inside of an Op; Ops for which there is no check run in Python.
-
-    Parameters
-    ----------
-    fgraph
-        An inner graph before any rewrite; changed in place.
-    """
+    """Add checks to the graph inside of an Op; Ops for which there is no check run in Python."""
     _guard(fgraph, is_inside=True)
     replace_contracted_draws(fgraph)
     for node in fgraph.toposort():

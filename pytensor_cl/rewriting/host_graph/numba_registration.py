@@ -27,14 +27,6 @@ class _RegisterWithNumba(GraphRewriter):
 
 
 def register_when_met(op_type: type, make: Callable[..., tuple[Any, Any]]) -> None:
-    """Register the NUMBA implementation of an Op when a graph has it.
-
-    Parameters
-    ----------
-    op_type
-        The class of the Op.
-    make
-        As `register_numba_implementation` takes it.
-    """
+    """Register the NUMBA implementation of an Op when a graph has it."""
     rewriter = _RegisterWithNumba(op_type, make)
     optdb.register(f"pytensor_cl_numba_{op_type.__name__}", rewriter, "numba", position=0)

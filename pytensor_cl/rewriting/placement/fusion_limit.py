@@ -19,13 +19,7 @@ MAX_ARRAYS = 32
 
 
 def split_large_composites(fgraph: FunctionGraph) -> None:
-    """Composite of 121 inputs -> several Composites of fewer.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after PyTensor's fusion and before lifting; changed in place.
-    """
+    """Composite of 121 inputs -> several Composites of fewer."""
     for node in fgraph.toposort():
         if isinstance(node.op, Elemwise) and len(node.inputs) + len(node.outputs) > MAX_ARRAYS:
             made = _split(node)

@@ -30,17 +30,7 @@ _PACKAGE_FOLDERS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pyt
 
 
 class Policy:
-    """The flags of placement.
-
-    Parameters
-    ----------
-    placement
-        ``auto``, ``device`` or ``host``.
-    on_host
-        ``allow``, ``warn`` or ``raise``: what happens if there is no kernel.
-    float64
-        ``auto`` or ``raise``: what happens where a device lacks double precision.
-    """
+    """The flags of placement."""
 
     def __init__(self, placement: str = "auto", on_host: str = "allow", float64: str = "auto") -> None:
         self.placement = placement
@@ -145,15 +135,7 @@ def _announce_float64(decision: Decision) -> None:
 
 
 def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
-    """Replace the nodes that run on devices, and insert transfers.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops and of transfers; changed in place.
-    policy
-        The flags.
-    """
+    """Replace the nodes that run on devices, and insert transfers."""
     remove_fusion_barriers(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
     _report_unsupported(decision, policy)

@@ -44,23 +44,12 @@ UNUSABLE = "the device failed its self-check ('python -m pytensor_cl doctor' sho
 
 @dataclass
 class Decision:
-    """Where the nodes of a graph go.
+    """Where the nodes of a graph go."""
 
-    Attributes
-    ----------
-    ops
-        Device Op of each node that runs on a device.
-    reasons
-        Why a node stays on the host.
-    unsupported
-        Nodes that stay because there is no kernel.
-    resident
-        Inputs of the graph that are on a device: shared variables that a device node updates.
-    """
-
-    ops: dict[Apply, GpuOp] = field(default_factory=dict)
-    reasons: dict[Apply, str] = field(default_factory=dict)
-    unsupported: dict[Apply, NoKernel] = field(default_factory=dict)
+    ops: dict[Apply, GpuOp] = field(default_factory=dict)  # nodes that run on a device, with their device Ops
+    reasons: dict[Apply, str] = field(default_factory=dict)  # why a node stays on the host
+    unsupported: dict[Apply, NoKernel] = field(default_factory=dict)  # nodes that stay because there is no kernel
+    # inputs of the graph that are on a device: shared variables that a device node updates
     resident: frozenset[Variable] = frozenset()
 
     def keep(self, node: Apply, reason: str) -> None:
@@ -215,15 +204,7 @@ def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
 
 
 def reason_of(node: Apply, context_name: str) -> str:
-    """Return why a node of a compiled graph is on the host, for nodes that replaced the placed ones.
-
-    Parameters
-    ----------
-    node
-        A host node.
-    context_name
-        The context on which it would have run.
-    """
+    """Return why a node of a compiled graph that replaced a placed one is on the host, and not in a context."""
     if isinstance(node.op, _SHAPES) or _is_host_arithmetic(node, Decision()):
         return SCALAR
     if is_forked():
@@ -274,16 +255,10 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
 
 
 def decide(fgraph: FunctionGraph, default: str, policy: str) -> Decision:
-    """Place the nodes of a graph.
+    """Place the nodes of a graph of host Ops and of transfers.
 
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops and of transfers.
-    default
-        The context of nodes for which neither inputs nor clients name one.
-    policy
-        ``"auto"``, ``"device"`` (wherever there is a kernel) or ``"host"``.
+    The policy is ``"auto"``, ``"device"`` (wherever there is a kernel) or ``"host"``. Nodes are in the context
+    `default` if neither inputs nor clients name one.
     """
     decision = _decide_once(fgraph, default, policy, frozenset())
     # A shared variable that the device updates is read from the device, so more nodes may run there.

@@ -25,21 +25,11 @@ def has_single_outputs(op: ps.ScalarOp) -> bool:
 
 
 class FusionDomain(NamedTuple):
-    """Rows of arrays, in one context.
-
-    Attributes
-    ----------
-    context_name
-        Where the arrays are.
-    axes
-        The axes of a row, which the reductions reduce.
-    pattern
-        Per dimension of a full array, whether its length is known to be 1.
-    """
+    """Rows of arrays, in one context."""
 
     context_name: str
-    axes: tuple[int, ...]
-    pattern: tuple[bool, ...]
+    axes: tuple[int, ...]  # of a row, which the reductions reduce
+    pattern: tuple[bool, ...]  # whether the length of each dimension of a full array is known to be 1
 
     @property
     def ndim(self) -> int:

@@ -28,13 +28,7 @@ ROW_VALUE_COST = 10
 
 
 class _Reachability:
-    """Which nodes depend on which, as sets of bits. A merged group counts as one node.
-
-    Parameters
-    ----------
-    order
-        All nodes, in topological order.
-    """
+    """Which nodes depend on which, as sets of bits. A merged group counts as one node."""
 
     def __init__(self, order: list[Apply]) -> None:
         self.order = order
@@ -93,13 +87,7 @@ class _Reachability:
 
 
 class _RowFusion:
-    """Finds the groups of a graph that become one kernel each.
-
-    Parameters
-    ----------
-    fgraph
-        The graph.
-    """
+    """Finds the groups of a graph that become one kernel each."""
 
     def __init__(self, fgraph: FunctionGraph) -> None:
         self._fgraph = fgraph
@@ -247,13 +235,7 @@ def _is_profitable(group: dict[Apply, None], domain: FusionDomain) -> bool:
 
 
 def fuse_rows(fgraph: FunctionGraph) -> None:
-    """Fuse device nodes over the same rows.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Fuse device nodes over the same rows."""
     if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
         return
     move_views_to_index(fgraph)

@@ -69,13 +69,7 @@ def _can_store_accumulator(node: Apply) -> bool:
 
 
 def split_full_reductions(fgraph: FunctionGraph) -> None:
-    """Split full reductions, so that a part of them joins the row kernel that computes their input.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Split full reductions, so that a part of them joins the row kernel that computes their input."""
     for node in fgraph.toposort():
         full = reduction_domain(node)
         if full is None or not isinstance(getattr(node.inputs[0].owner, "op", None), GpuElemwise):
