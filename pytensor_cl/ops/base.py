@@ -205,7 +205,7 @@ class GpuOp(Op):
 
 
 def is_checked(routine: Routine, op: GpuOp) -> TypeGuard[CheckedRoutine]:
-    """Whether the device's error flag must be read after a node has run."""
+    """Return whether the device's error flag must be read after a node has run."""
     return op.checks_data and bool(getattr(routine, "is_checked", False))
 
 

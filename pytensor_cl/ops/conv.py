@@ -140,7 +140,7 @@ class _ConvWithEpilogue(SupportsEpilogue, _GpuConv):
     """A convolution whose kernel can apply a function to the elements that it stores."""
 
     def can_apply(self, node: Apply, extra: Sequence[Variable]) -> bool:
-        """Whether the operands have its dtype, and one element for each channel or the output's shape."""
+        """Return whether the operands have its dtype, and one element for each channel or the output's shape."""
         target = node.outputs[0].type
         alike = all(v.type.dtype == target.dtype for v in extra)
         known = [v.type.broadcastable for v in extra]

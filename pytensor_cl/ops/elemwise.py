@@ -18,7 +18,7 @@ __all__ = ["GpuElemwise", "is_by_value", "unsupported_scalar"]
 
 
 def is_by_value(variable: Variable) -> bool:
-    """Whether kernels take a variable by value: it is 0-d and on the host."""
+    """Return whether kernels take a variable by value: it is 0-d and on the host."""
     return variable.type.ndim == 0 and not isinstance(variable.type, GpuArrayType)
 
 

@@ -27,7 +27,7 @@ class SupportsEpilogue(GpuOp):
     """A device Op of one output whose kernel can apply a function to each element that it stores."""
 
     def can_apply(self, node: Apply, extra: Sequence[Variable]) -> bool:
-        """Whether it can apply a real function of its output and of extra operands."""
+        """Return whether it can apply a real function of its output and of extra operands."""
         raise NotImplementedError
 
     def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
@@ -60,7 +60,7 @@ class GpuEpilogue(GpuOp):
         return ANY
 
     def prefers_row_major(self, index: int) -> bool:
-        """As the producer."""
+        """Return what the producer says of its input."""
         return self.producer.prefers_row_major(index)
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

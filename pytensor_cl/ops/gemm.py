@@ -110,7 +110,7 @@ class _GpuProduct(SupportsEpilogue):
         return index == self.right
 
     def can_apply(self, node: Apply, extra: Sequence[Variable]) -> bool:
-        """Whether the result needs no cast, is no vector, and the epilogue does not read too many arrays."""
+        """Return whether the result needs no cast, is no vector, and the epilogue does not read too many arrays."""
         target = node.outputs[0].type
         is_vector = any(target.broadcastable[-2:])
         return target.dtype in ("float32", "float64") and not is_vector and len(extra) <= MAX_EPILOGUE_OPERANDS

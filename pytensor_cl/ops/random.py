@@ -71,7 +71,7 @@ def values_of(parameter: Variable) -> np.ndarray | None:
 
 
 def is_one_number(parameter: Variable) -> bool:
-    """Whether all draws have the same value of a parameter: a constant, or one element, which may be repeated."""
+    """Return whether all draws have the same value of a parameter: a constant, or one element that may be repeated."""
     values = values_of(parameter)
     if values is not None:
         return bool(values.size and (values == values.flat[0]).all())
@@ -79,7 +79,7 @@ def is_one_number(parameter: Variable) -> bool:
 
 
 def has_few_trials(trials: Variable) -> bool:
-    """Whether NumPy takes one raw number for each binomial draw, whatever its probability is."""
+    """Return whether NumPy takes one raw number for each binomial draw, whatever its probability is."""
     values = values_of(trials)
     return values is not None and bool(values.size and values.min() >= 1 and values.max() <= FEW_TRIALS)
 
@@ -168,12 +168,12 @@ NEEDS_DOUBLE = "NumPy's random numbers are computed in double precision"
 
 
 def _is_small(shapes: Variable) -> bool:
-    """Whether shapes of a Dirichlet distribution are known to be such as NumPy draws beta numbers for."""
+    """Return whether NumPy is known to draw beta numbers for such shapes of a Dirichlet distribution."""
     return isinstance(shapes, Constant) and bool(np.max(shapes.data) < LEAST_SHAPE)
 
 
 def _is_of_few_items(parameters: Sequence[Variable]) -> bool:
-    """Whether a hypergeometric draw is known to be one that the kernel does not make."""
+    """Return whether a hypergeometric draw is known to be one that the kernel does not make."""
     values = [values_of(p) for p in parameters]
     numbers = [int(v.flat[0]) for v in values if v is not None and v.size]
     return len(numbers) == len(values) and not is_hypergeometric(*numbers)

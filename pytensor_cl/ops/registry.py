@@ -142,7 +142,7 @@ _HOST_ONLY = (ScalarType, NoneTypeT)  # indices and absent extents: values that 
 
 
 def _names_dimensions(op: Op) -> bool:
-    """Whether an Op turns a tensor into one with named dimensions, or back; that package is loaded where it is used."""
+    """Return whether an Op adds or removes names of dimensions; that package is loaded where it is used."""
     return any(c.__name__ == "XTypeCastOp" and c.__module__ == "pytensor.xtensor.basic" for c in type(op).__mro__)
 
 

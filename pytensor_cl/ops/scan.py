@@ -153,7 +153,7 @@ class GpuScan(GpuOp):
 
     @property
     def _repeats_launches(self) -> bool:
-        """Whether the launches of a call depend on shapes and on the numbers of non-sequences alone."""
+        """Return whether the launches of a call depend on shapes and on the numbers of non-sequences alone."""
         placement = self.placement
         if HOST in (*placement.seqs, *placement.states, *placement.untraced):
             return False
@@ -199,7 +199,7 @@ _REPEATED_HOST_OPS = frozenset(
 
 
 def _repeats(node: Apply) -> bool:
-    """Whether a node does the same in each call with the same shapes and numbers of the host."""
+    """Return whether a node does the same in each call with the same shapes and numbers of the host."""
     op = node.op
     if isinstance(op, GpuOp):
         return op.is_capturable
@@ -228,7 +228,7 @@ def _rows(array: Value, start: int, stop: int) -> Value:
 
 
 def _has_separate_rows(array: Value) -> bool:
-    """Whether each row of a device array is contiguous, and none overlaps another one."""
+    """Return whether each row of a device array is contiguous, and none overlaps another one."""
     if not isinstance(array, GpuArray):
         return False
     (_, *shape), (step, *strides), offset = array.layout
@@ -562,7 +562,7 @@ def unsupported_reason(op: Scan, info: DeviceInfo) -> str:
 
 
 def _has_numbers_only(op: Scan) -> bool:
-    """Whether all sequences, states and results of a step are single numbers."""
+    """Return whether all sequences, states and results of a step are single numbers."""
     count = op.info.n_inner_inputs - op.info.n_non_seqs
     values = [*op.fgraph.inputs[:count], *op.fgraph.outputs]
     return all(getattr(v.type, "ndim", 0) == 0 for v in values)

@@ -59,7 +59,7 @@ def _constant_behind(variable: Variable) -> Constant | None:
 
 
 def _is_fixed(variable: Variable) -> bool:
-    """Whether an index input is constant for a plan: no array that may change. Scalars are part of a plan's key."""
+    """Return whether an index input is no array that may change. Scalars are part of a plan's key."""
     if _is_mask(variable):
         return isinstance(variable, Constant)
     return is_by_value(variable) or _constant_behind(variable) is not None
@@ -175,7 +175,7 @@ class _GpuIndexing(GpuOp):
 
 
 def _is_whole_mask(op: Op, ndim: int, variables: Sequence[Variable]) -> bool:
-    """Whether the index is one mask of all dimensions, and no constant."""
+    """Return whether the index is one mask of all dimensions, and no constant."""
     return (
         op.idx_list == (0,)
         and _is_mask(variables[0])

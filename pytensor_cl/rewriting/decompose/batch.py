@@ -33,7 +33,7 @@ class Batch:
         return shape_i(variable, axis, self._fgraph)
 
     def is_same(self, variable: Variable) -> bool:
-        """Whether an input is the same for the whole batch."""
+        """Return whether an input is the same for the whole batch."""
         return all(variable.type.broadcastable[: self.ndim])
 
     def squeezed(self, variable: Variable) -> Variable:

@@ -123,7 +123,7 @@ class _BatchedLoop:
 
 
 def _is_batched(node: Apply) -> bool:
-    """Whether a node is a loop that runs once for each batch, and may run once for all."""
+    """Return whether a node is a loop that runs once for each batch, and may run once for all."""
     op = node.op
     if not isinstance(op, Blockwise) or not isinstance(op.core_op, Scan) or op.core_op.info.as_while:
         return False
@@ -134,7 +134,7 @@ def _is_batched(node: Apply) -> bool:
 
 
 def _has_one_length(node: Apply) -> bool:
-    """Whether a graph shows that all batches have the same numbers of steps and of rows."""
+    """Return whether a graph shows that all batches have the same numbers of steps and of rows."""
     op = node.op
     scan, ndim = op.core_op, op.batch_ndim(node)
     first = scan.nit_sot_arg_offset

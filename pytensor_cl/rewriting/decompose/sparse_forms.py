@@ -545,7 +545,7 @@ class _Decomposition:
         return [self._package.CSM(result.form)(data, indices, pointers, shape)]
 
     def _sorts(self, form: Any, node: Apply) -> bool:
-        """Whether a form sorts entries."""
+        """Return whether a form sorts entries."""
         return form in _SORTING or (form is _product and all(map(self._is_sparse, node.inputs)))
 
     def replace(self, node: Apply) -> bool:

@@ -28,7 +28,7 @@ def _operands(node: Apply, product: Variable) -> list[Variable]:
 
 
 def _may_be_epilogue(node: Apply) -> bool:
-    """Whether a node is a real elementwise function without host scalars that vary between calls.
+    """Return whether a node is a real elementwise function without host scalars that vary between calls.
 
     An elementwise kernel takes such scalars by value, and a captured graph can set them.
     """
@@ -38,7 +38,7 @@ def _may_be_epilogue(node: Apply) -> bool:
 
 
 def _can_absorb(product: Variable, node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether the kernel that computes `product` can apply the function of an elementwise node to it."""
+    """Return whether the kernel that computes `product` can apply the function of an elementwise node to it."""
     owner = product.owner
     if owner is None or not isinstance(owner.op, SupportsEpilogue) or owner.op.context_name != node.op.context_name:
         return False

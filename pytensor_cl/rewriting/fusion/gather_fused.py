@@ -64,7 +64,7 @@ def _function(variable: Variable, nodes: list[Apply]) -> tuple[list[Variable], p
 
 
 def _is_sparse_gather(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node gathers few elements of an elementwise result that has no other client.
+    """Return whether a node gathers few elements of an elementwise result that has no other client.
 
     The index has an array for each dimension, and fewer dimensions of its own than the source.
     """

@@ -29,7 +29,7 @@ def _dependencies(node: Apply) -> set[frozenset[int]]:
 
 
 def _is_composite_of_scalars(node: Apply) -> bool:
-    """Whether a node is a Composite with several outputs of one element each."""
+    """Return whether a node is a Composite with several outputs of one element each."""
     return (
         isinstance(node.op, GpuElemwise)
         and isinstance(node.op.host.scalar_op, ps.Composite)

@@ -32,7 +32,7 @@ def array_bytes(ndim: int) -> int:
 
 
 def _is_vector_lookup(node: Apply) -> bool:
-    """Whether a node gathers elements of a vector by an array of integers."""
+    """Return whether a node gathers elements of a vector by an array of integers."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or node.op.host.idx_list != (0,):
         return False
     table, index = node.inputs
@@ -40,14 +40,14 @@ def _is_vector_lookup(node: Apply) -> bool:
 
 
 def _fits(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a row kernel has code for a lookup, and makes as many of them as the gather."""
+    """Return whether a row kernel has code for a lookup, and makes as many of them as the gather."""
     (found,), (_, index) = node.outputs, node.inputs
     form = domain.output_form(found)
     return form not in (None, VALUE) and domain.form(index) == form
 
 
 def _is_row_gather(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a node gathers a row of a matrix for each row of the domain, on a device of schedule cpu."""
+    """Return whether a node gathers a row of a matrix for each row of the domain, on a device of schedule cpu."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
         return False
     (found,), (table, index) = node.outputs, node.inputs

@@ -117,7 +117,7 @@ def _increments(node: Apply) -> Iterator[Check]:
 
 
 def _is_in_bounds(index: Variable, extent: int | None) -> bool:
-    """Whether a constant index is within a static length."""
+    """Return whether a constant index is within a static length."""
     if extent is None or not isinstance(index, Constant):
         return False
     return bool(((index.data >= -extent) & (index.data < extent)).all())
@@ -260,7 +260,7 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     **dict.fromkeys(_PARAMETERS, _sufficient_parameters),
 }
 _GUARDS_INSIDE = {**_GUARDS, **dict.fromkeys(_PARAMETERS, _necessary_parameters)}
-"""Of nodes inside of a loop: a check must not fail for data that the other backends accept."""
+"""Checks of nodes inside of a loop, which must not fail for data that the other backends accept."""
 
 
 def may_need_guard(node: Apply) -> bool:

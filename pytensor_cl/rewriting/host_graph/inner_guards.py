@@ -60,7 +60,7 @@ def _guard(fgraph: FunctionGraph, *, is_inside: bool) -> None:
 
 
 def _needs_guard_inside(node: Apply) -> bool:
-    """Whether a node inside of an OpFromGraph may need a check."""
+    """Return whether a node inside of an OpFromGraph may need a check."""
     if isinstance(node.op, FinalizedOpFromGraph):
         return False
     return any(may_need_guard(inner) or must_run_in_python(inner) for inner in _nodes_inside(node.op))

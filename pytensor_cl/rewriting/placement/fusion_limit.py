@@ -29,7 +29,7 @@ def split_large_composites(fgraph: FunctionGraph) -> None:
 
 
 def _may_replace(old: Variable, new: Variable) -> bool:
-    """Whether a result has the type of another one; an output that reads other inputs may be broadcast to less."""
+    """Return whether a result has the type of another one; one that reads other inputs may be broadcast to less."""
     return old.type.is_super(new.type) and old.type.broadcastable == new.type.broadcastable
 
 

@@ -94,7 +94,7 @@ def _elements(variable: Variable) -> int | None:
 
 
 def _is_small_host_value(variable: Variable, decision: Decision) -> bool:
-    """Whether the host has or computes a value of few elements."""
+    """Return whether the host has or computes a value of few elements."""
     if isinstance(variable, Constant):
         return True
     owner = variable.owner
@@ -104,20 +104,20 @@ def _is_small_host_value(variable: Variable, decision: Decision) -> bool:
 
 
 def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
-    """Whether a node computes small results from small host values: settings, shape vectors, indices."""
+    """Return whether a node computes small results from small host values: settings, shape vectors, indices."""
     sizes = [_elements(v) for v in node.outputs]
     is_small = all(n is not None and n <= SMALL for n in sizes)
     return is_small and all(_is_small_host_value(v, decision) for v in node.inputs)
 
 
 def _is_never_arithmetic(node: Apply) -> bool:
-    """Whether a node computes no settings, however small its values are: a loop, or linear algebra."""
+    """Return whether a node computes no settings, however small its values are: a loop, or linear algebra."""
     core = getattr(node.op, "core_op", node.op)
     return isinstance(core, Scan) or type(core).__module__.startswith(LINEAR_ALGEBRA)
 
 
 def _makes_few_draws(node: Apply) -> bool:
-    """Whether a node draws a number of random numbers that is statically small."""
+    """Return whether a node draws a number of random numbers that is statically small."""
     if not isinstance(node.op, RandomVariable) or config.opencl__random != "numpy":
         return False
     count = _elements(node.outputs[-1])
@@ -170,20 +170,20 @@ def _clients(node: Apply, fgraph: FunctionGraph) -> Iterable[Apply]:
 
 
 def _borders_transfer(region: list[Apply], fgraph: FunctionGraph) -> bool:
-    """Whether a transfer of the user's graph is next to a region."""
+    """Return whether a transfer of the user's graph is next to a region."""
     sources = (v.owner for n in region for v in n.inputs if v.owner is not None)
     clients = (c for n in region for c in _clients(n, fgraph))
     return any(isinstance(n.op, TRANSFERS) for n in (*sources, *clients))
 
 
 def _borders_unsupported(region: list[Apply], fgraph: FunctionGraph, decision: Decision) -> bool:
-    """Whether a node without a kernel is next to a region."""
+    """Return whether a node without a kernel is next to a region."""
     neighbours = {v.owner for n in region for v in n.inputs} | {c for n in region for c in _clients(n, fgraph)}
     return not neighbours.isdisjoint(decision.unsupported)
 
 
 def _is_transfer_bound(region: list[Apply], decision: Decision) -> bool:
-    """Whether a region is memory-bound and has few nodes: the host computes it as fast as it transfers the data."""
+    """Return whether a region is memory-bound and small: the host computes it as fast as it transfers the data."""
     working = [decision.ops[n] for n in region if decision.ops[n].is_compute]
     return len(working) <= MAX_TRANSFER_BOUND_NODES and all(op.is_memory_bound for op in working)
 

@@ -42,7 +42,7 @@ def _row_domains(variable: Variable, full: FusionDomain) -> list[FusionDomain]:
 
 
 def _is_subset(rows: FusionDomain, full: FusionDomain) -> bool:
-    """Whether a row reduction reduces some of the axes, the last one among them: columns would gain nothing."""
+    """Return whether a row reduction reduces some of the axes, the last one among them: columns would gain nothing."""
     if rows.ndim - 1 not in rows.axes:
         return False
     same = (rows.context_name, rows.pattern) == (full.context_name, full.pattern)
@@ -63,7 +63,7 @@ def _split(node: Apply, rows: FusionDomain) -> Variable:
 
 
 def _can_store_accumulator(node: Apply) -> bool:
-    """Whether device arrays can have the accumulator's dtype."""
+    """Return whether device arrays can have the accumulator's dtype."""
     has_fp64 = get_context(node.op.context_name).info.has_fp64
     return has_fp64 or (node.op.host.acc_dtype or node.outputs[0].type.dtype) != "float64"
 
