@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytensor
@@ -15,7 +16,7 @@ from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
 from pytensor_cl.runtime.registry import default_context_name, define_contexts, defined_contexts
-from tests.helpers import assert_all_on_device, assert_close, host_sort, opencl, run_script
+from tests.helpers import CHECKOUT, assert_all_on_device, assert_close, host_sort, opencl, run_script
 
 
 def test_the_mode_is_known_by_name(context):
@@ -32,6 +33,12 @@ def test_all_rewrites_depend_on_the_linker(context):
         f = pytensor.function([x], pt.exp(x), mode=m)
         assert_all_on_device(f)
         assert_close(f(np.zeros(3, "float32")), np.ones(3, "float32"))
+
+
+def test_the_documents_list_the_passes_in_order():
+    page = (CHECKOUT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (-?[\d.]+) \| `(\w+)` \|", page, re.MULTILINE)
+    assert rows == [(str(step.position), step.name) for step in sorted(mode.PASSES, key=lambda step: step.position)]
 
 
 def test_compiling_leaves_the_users_graph_alone(context):

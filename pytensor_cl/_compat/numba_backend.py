@@ -7,10 +7,11 @@ from typing import Any
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
-from pytensor.compile.mode import Mode
+from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.rewriting import rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
@@ -29,6 +30,7 @@ __all__ = [
     "prepare_for_numba",
     "prepare_inner_graphs_for_numba",
     "register_numba_implementation",
+    "register_when_met",
     "run_in_object_mode",
 ]
 
@@ -259,3 +261,23 @@ def register_numba_implementation(op_type: type, make: Callable[..., tuple[Any, 
     @register_funcify_and_cache_key(op_type)
     def funcify(op: Any, node: Any, **kwargs: Any) -> tuple[Any, str]:
         return make(op, node, numba_njit)
+
+
+class _RegisterWithNumba(GraphRewriter):
+    """Registers an Op with NUMBA when a graph has it, so that importing a module does not load NUMBA."""
+
+    def __init__(self, op_type: type, make: Callable[..., tuple[Any, Any]]) -> None:
+        super().__init__()
+        self._op_type, self._make, self._is_done = op_type, make, False
+
+    def apply(self, fgraph: FunctionGraph) -> Any:
+        """Register the Op if the graph has it; the graph is not changed."""
+        if not self._is_done and any(isinstance(node.op, self._op_type) for node in fgraph.apply_nodes):
+            register_numba_implementation(self._op_type, self._make)
+            self._is_done = True
+
+
+def register_when_met(op_type: type, make: Callable[..., tuple[Any, Any]]) -> None:
+    """Register the NUMBA implementation of an Op when a graph has it."""
+    rewriter = _RegisterWithNumba(op_type, make)
+    optdb.register(f"pytensor_cl_numba_{op_type.__name__}", rewriter, "numba", position=0)

@@ -16,14 +16,14 @@ from pytensor_cl.linker.link.make_vm import make_vm
 from pytensor_cl.linker.link.node_order import order_nodes
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.ops.ifelse import register_branch_linker
-from pytensor_cl.rewriting.host_graph.graph import attach_host_graph
+from pytensor_cl.rewriting.host_graph.graph import keep_for_copies, state_of
 
 __all__ = ["OpenCLLinker", "report_error"]
 
 
 def report_error(fgraph: FunctionGraph, error: OpenCLError) -> None:
     """Make the linker raise an error that a rewrite of the graph met."""
-    fgraph.opencl_error = error
+    state_of(fgraph).error = error
 
 
 class OpenCLLinker(Linker):
@@ -60,10 +60,10 @@ class OpenCLLinker(Linker):
         """Return a linker of this graph."""
         if self.fgraph is not None and self.fgraph is not fgraph:
             return type(self)(self.allow_gc, self._scheduler).accept(fgraph, no_recycling, profile)
-        error = getattr(fgraph, "opencl_error", None)
+        error = state_of(fgraph).error
         if error is not None:
             raise error
-        attach_host_graph(fgraph)
+        keep_for_copies(fgraph)
         self.fgraph = fgraph
         self.no_recycling = [] if no_recycling is None or isinstance(no_recycling, bool) else list(no_recycling)
         self.profile = profile

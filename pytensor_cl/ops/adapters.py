@@ -30,18 +30,9 @@ def copy_or_none(context: Context, source: str, ndim: int, target: str) -> Copy 
 
 
 class WithCasts:
-    """A routine whose first inputs are cast before the call, and whose result may be cast after it.
+    """A routine of one output whose first inputs, and whose result, are cast where there is a routine for it.
 
-    Parameters
-    ----------
-    routine
-        What computes, with one output.
-    casts
-        Per input the routine that casts it, or None. Further inputs are passed on unchanged.
-    result
-        The routine that casts the result, or None.
-    scalar_type
-        NumPy type to which host scalars among these inputs are cast; None passes them on unchanged.
+    Host scalars among these inputs are cast to `scalar_type`; None passes them on unchanged, as all other inputs are.
     """
 
     def __init__(
@@ -71,22 +62,10 @@ class WithCasts:
 def with_casts(
     routine: Any, inputs: Sequence[Variable], dtype: str, target: Any, context: Context, has_epilogue: bool = False
 ) -> Routine:
-    """Return a routine that computes in one dtype, with casts of the inputs and of the result where they are needed.
+    """Return a routine that computes in one dtype, with casts of `inputs` and of the result where they are needed.
 
-    Parameters
-    ----------
-    routine
-        What computes; it takes arrays and host scalars of `dtype`.
-    inputs
-        The arrays and scalars that are cast; the routine may take further inputs after them.
-    dtype
-        What the routine computes in.
-    target
-        Type of the result.
-    context
-        Where the arrays are.
-    has_epilogue
-        Whether an epilogue makes the results, which are not cast then.
+    The routine takes arrays and host scalars of `dtype`; other inputs may follow them. An epilogue makes results that
+    need no cast.
     """
     casts = [copy_or_none(context, v.type.dtype, v.type.ndim, dtype) for v in inputs]
     result = None if has_epilogue else copy_or_none(context, dtype, target.ndim, target.dtype)
@@ -96,14 +75,7 @@ def with_casts(
 class IntegerTuple:
     """A routine that takes integers of the host as one tuple, where the Op has an input for each.
 
-    Parameters
-    ----------
-    routine
-        Called with the arrays, the tuple of integers if there are any, and the further inputs.
-    first
-        Number of arrays before the integers.
-    last
-        Number of further inputs after them.
+    The integers stand after the `first` inputs and before the `last` ones.
     """
 
     def __init__(self, routine: Any, first: int, last: int = 0) -> None:
@@ -121,18 +93,7 @@ class IntegerTuple:
 
 
 class Forwarding:
-    """A routine that checks or reorders its inputs and calls another one.
-
-    Parameters
-    ----------
-    routine
-        What computes.
-
-    Attributes
-    ----------
-    routine
-        The same.
-    """
+    """A routine that checks or reorders its inputs and calls another one."""
 
     def __init__(self, routine: Any) -> None:
         self.routine = routine
@@ -148,15 +109,7 @@ class Forwarding:
 
 
 class Reordered(Forwarding):
-    """A routine that takes its first inputs in another order than the Op.
-
-    Parameters
-    ----------
-    routine
-        What computes.
-    order
-        Positions of the Op's inputs, in the order of the routine's.
-    """
+    """A routine that takes its first inputs in another order than the Op: `order` has their positions in the Op's."""
 
     def __init__(self, routine: Any, order: Sequence[int]) -> None:
         super().__init__(routine)
@@ -170,12 +123,7 @@ class Reordered(Forwarding):
 class CheckedAddend(Forwarding):
     """A product with an addend, which is broadcast only along dimensions known to be one when the graph is compiled.
 
-    Parameters
-    ----------
-    routine
-        Called with ``(C, alpha, A, B, beta)``.
-    node
-        Has these inputs.
+    The routine is called with ``(C, alpha, A, B, beta)``, which are the inputs of the node.
     """
 
     def __init__(self, routine: Any, node: Apply) -> None:
@@ -205,16 +153,7 @@ class CheckedAddend(Forwarding):
 class CheckedBatch(Forwarding):
     """A batched routine, which broadcasts only along batch dimensions known to be one when the graph is compiled.
 
-    Parameters
-    ----------
-    routine
-        Called with the two operands, of which the first is a matrix.
-    node
-        Has these inputs.
-    what
-        The operation, for the message.
-    core_ndim
-        Dimensions of the second operand that are no batch dimensions.
+    The first of its two operands is a matrix; the second has `core_ndim` dimensions besides those of the batch.
     """
 
     def __init__(self, routine: Any, node: Apply, what: str = "a product", core_ndim: int = 2) -> None:
@@ -247,14 +186,7 @@ class CheckedBatch(Forwarding):
 class CheckedBatches:
     """A batched routine of any number of operands, which broadcasts only along batch dimensions known to be one.
 
-    Parameters
-    ----------
-    routine
-        Called with the operands.
-    node
-        Has these inputs; all have the same number of batch dimensions.
-    core_ndims
-        For each operand, dimensions that are no batch dimensions.
+    Each operand has a number of `core_ndims` besides the batch dimensions, which are as many for all.
     """
 
     def __init__(self, routine: Any, node: Apply, core_ndims: Sequence[int]) -> None:

@@ -21,9 +21,9 @@ __all__ = [
     "ANY",
     "DEVICE",
     "HOST",
+    "AcceptsDonations",
     "CheckedRoutine",
     "GpuOp",
-    "OverwritingRoutine",
     "ViewRoutine",
     "as_host_variable",
     "context_of",
@@ -64,10 +64,10 @@ class CheckedRoutine(Routine, Protocol):
 
 
 @runtime_checkable
-class OverwritingRoutine(Protocol):
+class AcceptsDonations(Protocol):
     """A routine that can use the memory of inputs as that of its results."""
 
-    def take_over(self, inputs: Sequence[int]) -> None:
+    def accept_donations(self, inputs: Sequence[int]) -> None:
         """Use the memory of these inputs: nothing else reads them, now or later."""
 
 
@@ -145,11 +145,11 @@ class GpuOp(Op):
             return DEVICE
         return self.operand_placements[min(index, len(self.operand_placements) - 1)]
 
-    def reads_rows(self, index: int) -> bool:
+    def prefers_row_major(self, index: int) -> bool:
         """Return whether kernels read an input, a matrix, by rows, and copy it first if its rows are not contiguous."""
         return False
 
-    def may_overwrite(self, index: int) -> bool:
+    def accepts_donation(self, index: int) -> bool:
         """Return whether an output may share the memory of an input of the same layout."""
         return False
 
@@ -205,7 +205,7 @@ class GpuOp(Op):
 
 
 def is_checked(routine: Routine, op: GpuOp) -> TypeGuard[CheckedRoutine]:
-    """Whether the device's error flag must be read after a node has run."""
+    """Return whether the device's error flag must be read after a node has run."""
     return op.checks_data and bool(getattr(routine, "is_checked", False))
 
 

@@ -15,7 +15,7 @@ from pytensor_cl.nn import conv as host_ops
 from pytensor_cl.nn.windows import resolve
 from pytensor_cl.ops.adapters import IntegerTuple, with_casts
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
-from pytensor_cl.ops.epilogue import StoringOp
+from pytensor_cl.ops.epilogue import SupportsEpilogue
 from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue, is_of_channels
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight, Convolve
@@ -31,14 +31,7 @@ __all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
 class _Moded:
     """A convolution whose mode is a host value, and which broadcasts only where the host Op does.
 
-    Parameters
-    ----------
-    routine
-        Called with the two signals and whether the mode is "full".
-    casts
-        Per signal the routine that casts it, or None.
-    repeated
-        Per signal and batch dimension, whether its length is known to be one.
+    `repeated` tells for each signal and batch dimension whether its length is known to be one.
     """
 
     def __init__(self, routine: Convolve, casts: Sequence[Elemwise | None], repeated: Sequence[Sequence[bool]]) -> None:
@@ -92,17 +85,7 @@ class GpuConvolve(GpuOp):
 
 
 class _Padded:
-    """A convolution whose padding may depend on the extents of its filters.
-
-    Parameters
-    ----------
-    make
-        Returns the routine for a padding.
-    host
-        The host Op, of class `pytensor_cl.nn.conv.Conv` or a gradient of it.
-    kernels
-        Position of the argument with the filters, or with their extents.
-    """
+    """A convolution whose padding may depend on the extents of its filters, which are argument number `kernels`."""
 
     def __init__(self, make: Any, host: Any, kernels: int) -> None:
         self._make = make
@@ -144,8 +127,8 @@ class _GpuConv(GpuOp):
             parameters = host.ndim, host.strides, host.dilation, host.groups, padding, host.flip
             return self.kind(context, dtype, *parameters, epilogue=epilogue)
 
-        further = 0 if epilogue is None else len(epilogue.of_channels)
-        routine = IntegerTuple(_Padded(make, host, self.kernels), 2, further)
+        extra = 0 if epilogue is None else len(epilogue.of_channels)
+        routine = IntegerTuple(_Padded(make, host, self.kernels), 2, extra)
         return with_casts(routine, node.inputs[:2], dtype, target, context, has_epilogue=epilogue is not None)
 
 
@@ -153,18 +136,18 @@ MAX_EPILOGUE_OPERANDS = 4
 """Arrays that the epilogue of a convolution may read: its arguments must fit in 1024 bytes, which every device has."""
 
 
-class _StoringConv(StoringOp, _GpuConv):
+class _ConvWithEpilogue(SupportsEpilogue, _GpuConv):
     """A convolution whose kernel can apply a function to the elements that it stores."""
 
-    def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
-        """Whether the operands have its dtype, and one element for each channel or the output's shape."""
+    def can_apply(self, node: Apply, extra: Sequence[Variable]) -> bool:
+        """Return whether the operands have its dtype, and one element for each channel or the output's shape."""
         target = node.outputs[0].type
-        alike = all(v.type.dtype == target.dtype for v in further)
-        known = [v.type.broadcastable for v in further]
+        alike = all(v.type.dtype == target.dtype for v in extra)
+        known = [v.type.broadcastable for v in extra]
         reach = all(flags == target.broadcastable or is_of_channels(flags) for flags in known)
-        return target.dtype in ("float32", "float64") and alike and reach and len(further) <= MAX_EPILOGUE_OPERANDS
+        return target.dtype in ("float32", "float64") and alike and reach and len(extra) <= MAX_EPILOGUE_OPERANDS
 
-    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the convolution."""
         return self._routine(node, context, None if epilogue is None else ConvEpilogue(context, epilogue))
 
@@ -176,7 +159,7 @@ def _refuse_dtype(node: Apply, info: DeviceInfo) -> NoKernel | None:
 
 
 @register_lift(host_ops.Conv, numba_safe=False, every_dtype=True, refuse=_refuse_dtype)
-class GpuConv(_StoringConv):
+class GpuConv(_ConvWithEpilogue):
     """Device counterpart of `pytensor_cl.nn.conv.Conv`."""
 
     kind = ConvForward
@@ -184,7 +167,7 @@ class GpuConv(_StoringConv):
 
 
 @register_lift(host_ops.ConvGradInput, numba_safe=False, every_dtype=True, refuse=_refuse_dtype)
-class GpuConvGradInput(_StoringConv):
+class GpuConvGradInput(_ConvWithEpilogue):
     """Device counterpart of `ConvGradInput`."""
 
     kind = ConvGradInput

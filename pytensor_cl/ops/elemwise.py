@@ -18,7 +18,7 @@ __all__ = ["GpuElemwise", "is_by_value", "unsupported_scalar"]
 
 
 def is_by_value(variable: Variable) -> bool:
-    """Whether kernels take a variable by value: it is 0-d and on the host."""
+    """Return whether kernels take a variable by value: it is 0-d and on the host."""
     return variable.type.ndim == 0 and not isinstance(variable.type, GpuArrayType)
 
 
@@ -34,7 +34,7 @@ class GpuElemwise(GpuOp):
         """Arrays must be on the device; 0-d inputs may be host values."""
         return ANY
 
-    def may_overwrite(self, index: int) -> bool:
+    def accepts_donation(self, index: int) -> bool:
         """Each element is read before the element at its position is written."""
         return True
 

@@ -13,7 +13,7 @@ from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuEpilogue", "StoringOp", "scalar_op_names"]
+__all__ = ["GpuEpilogue", "SupportsEpilogue", "scalar_op_names"]
 
 
 def scalar_op_names(op: ps.ScalarOp) -> list[str]:
@@ -23,40 +23,31 @@ def scalar_op_names(op: ps.ScalarOp) -> list[str]:
     return [str(op)]
 
 
-class StoringOp(GpuOp):
+class SupportsEpilogue(GpuOp):
     """A device Op of one output whose kernel can apply a function to each element that it stores."""
 
-    def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
-        """Whether it can apply a real function of its output and of further arrays."""
+    def can_apply(self, node: Apply, extra: Sequence[Variable]) -> bool:
+        """Return whether it can apply a real function of its output and of extra operands."""
         raise NotImplementedError
 
-    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the routine that computes `node` and the epilogue; the operands of the epilogue follow the inputs."""
         raise NotImplementedError
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the routine that computes `node` on an open context."""
-        return self.routine_with(node, context, None)
+        return self.routine_with_epilogue(node, context, None)
 
 
 class GpuEpilogue(GpuOp):
-    """A device Op and an elementwise function of its output and of further arrays, in one kernel.
+    """A device Op and an elementwise function of its output and of extra operands, in one kernel.
 
-    Its inputs are those of the Op, then the further arrays.
-
-    Parameters
-    ----------
-    producer
-        The Op.
-    function
-        Of an element of the Op's output, and of each further array.
-    context_name
-        Name of the context.
+    Its inputs are those of the Op, then the extra operands.
     """
 
     __props__ = ("producer", "function", "context_name")
 
-    def __init__(self, producer: StoringOp, function: ps.Composite, context_name: str) -> None:
+    def __init__(self, producer: SupportsEpilogue, function: ps.Composite, context_name: str) -> None:
         super().__init__(producer.host, context_name)
         self.producer = producer
         self.function = function
@@ -68,12 +59,12 @@ class GpuEpilogue(GpuOp):
         """Inputs keep the placements of the replaced nodes."""
         return ANY
 
-    def reads_rows(self, index: int) -> bool:
-        """As the producer."""
-        return self.producer.reads_rows(index)
+    def prefers_row_major(self, index: int) -> bool:
+        """Return what the producer says of its input."""
+        return self.producer.prefers_row_major(index)
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Divide a sequence with an entry for each input into those of the producer and of the further arrays."""
+        """Divide a sequence with an entry for each input into those of the producer and of the extra operands."""
         count = len(inputs) - len(self.function.inputs) + 1
         return inputs[:count], inputs[count:]
 
@@ -84,16 +75,16 @@ class GpuEpilogue(GpuOp):
         return self.apply(inputs, [TensorType(v.type.dtype, shape) for v in self.function.outputs])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return what the producer infers: the further arrays are broadcast to that shape."""
+        """Return what the producer infers: the extra operands are broadcast to that shape."""
         own, _ = self.split(node.inputs)
         return self.producer.infer_shape(self.producer.make_node(*own), self.split(shapes)[0]) * len(node.outputs)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the kernel."""
-        own, further = self.split(node.inputs)
+        own, extra = self.split(node.inputs)
         producer = self.producer.make_node(*own)
         (product,) = producer.outputs
-        dtypes = [v.type.dtype for v in (product, *further)]
+        dtypes = [v.type.dtype for v in (product, *extra)]
         function = element_function(self.function, dtypes, [v.type.dtype for v in node.outputs])
-        epilogue = Epilogue(context, function, [v.type.broadcastable for v in (product, *further)])
-        return self.producer.routine_with(producer, context, epilogue)
+        epilogue = Epilogue(context, function, [v.type.broadcastable for v in (product, *extra)])
+        return self.producer.routine_with_epilogue(producer, context, epilogue)

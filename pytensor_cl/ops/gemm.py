@@ -13,7 +13,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.adapters import CheckedAddend, CheckedBatch, Reordered, with_casts
 from pytensor_cl.ops.base import ANY, DEVICE, Routine
 from pytensor_cl.ops.elemwise import is_by_value
-from pytensor_cl.ops.epilogue import StoringOp
+from pytensor_cl.ops.epilogue import SupportsEpilogue
 from pytensor_cl.ops.registry import register_batched_lift, register_lift
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.elemwise.routine import Elemwise
@@ -53,18 +53,8 @@ def _product(kind: type[Gemm], node: Apply, context: Context, epilogue: Epilogue
 class _ScaledComplex:
     """``alpha * A @ B + beta * C`` of complex numbers: a product, then an elementwise function.
 
-    Called with ``(C, alpha, A, B, beta)``, or with ``(alpha, A, B)``. Where ``beta`` is zero, C is not read.
-
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype
-        Of every operand.
-    has_c
-        Whether there is an addend.
-    by_value
-        Whether alpha, and beta, are host scalars.
+    Called with ``(C, alpha, A, B, beta)``, or with ``(alpha, A, B)``. Where ``beta`` is zero, C is not read. `by_value`
+    tells whether alpha, and beta, are host scalars.
     """
 
     def __init__(self, context: Context, dtype: str, has_c: bool, by_value: Sequence[bool]) -> None:
@@ -107,33 +97,30 @@ def scaled_product(
     return with_casts(product, inputs, dtype, target, context)
 
 
-class _GpuProduct(StoringOp):
+class _GpuProduct(SupportsEpilogue):
     """A product of matrices, whose kernel can apply a function to the elements that it stores.
 
-    Attributes
-    ----------
-    right
-        Which input is the right operand.
+    Input number `right` is the right operand.
     """
 
     right = 1
 
-    def reads_rows(self, index: int) -> bool:
+    def prefers_row_major(self, index: int) -> bool:
         """The right operand is packed where its rows are not contiguous."""
         return index == self.right
 
-    def applies(self, node: Apply, further: Sequence[Variable]) -> bool:
-        """Whether the result needs no cast, is no vector, and the epilogue does not read too many arrays."""
+    def can_apply(self, node: Apply, extra: Sequence[Variable]) -> bool:
+        """Return whether the result needs no cast, is no vector, and the epilogue does not read too many arrays."""
         target = node.outputs[0].type
         is_vector = any(target.broadcastable[-2:])
-        return target.dtype in ("float32", "float64") and not is_vector and len(further) <= MAX_EPILOGUE_OPERANDS
+        return target.dtype in ("float32", "float64") and not is_vector and len(extra) <= MAX_EPILOGUE_OPERANDS
 
 
 @register_lift(Dot, numba_safe=True, every_dtype=True)
 class GpuDot(_GpuProduct):
     """Device counterpart of `Dot`: two matrices of any dtypes."""
 
-    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
         return _product(Gemm, node, context, epilogue)
 
@@ -150,7 +137,7 @@ class GpuDot22Scalar(_GpuProduct):
     operand_placements = (DEVICE, DEVICE, ANY)
     scalars_on_device = True
 
-    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
         a, b, alpha = node.inputs
         return Reordered(scaled_product([alpha, a, b], node.outputs[0].type, context, epilogue), (2, 0, 1))
@@ -164,11 +151,11 @@ class GpuGemm(_GpuProduct):
     scalars_on_device = True
     right = 3
 
-    def may_overwrite(self, index: int) -> bool:
+    def accepts_donation(self, index: int) -> bool:
         """The result may be C itself."""
         return not index
 
-    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the GEMM."""
         return CheckedAddend(scaled_product(node.inputs, node.outputs[0].type, context, epilogue), node)
 
@@ -177,7 +164,7 @@ class GpuGemm(_GpuProduct):
 class GpuBatchedDot(_GpuProduct):
     """Device counterpart of `BatchedDot`: ``out[i] = A[i] @ B[i]``."""
 
-    def routine_with(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
+    def routine_with_epilogue(self, node: Apply, context: Context, epilogue: Epilogue | None) -> Routine:
         """Return the batched GEMM."""
         return CheckedBatch(_product(BatchedGemm, node, context, epilogue), node)
 

@@ -37,7 +37,7 @@ class GpuGemv(GpuOp):
     operand_placements = (DEVICE, ANY, DEVICE, DEVICE, ANY)
     scalars_on_device = True
 
-    def may_overwrite(self, index: int) -> bool:
+    def accepts_donation(self, index: int) -> bool:
         """The result may be y itself."""
         return not index
 

@@ -18,16 +18,8 @@ class GpuGemvPair(GpuOp):
     """``z = beta y + alpha A @ x``, ``r, ... = f(z, ...)`` and ``beta_t y_t + alpha_t A.T @ r``, A read once.
 
     The inputs are ``(y, alpha, A, x, beta, *operands, y_t, alpha_t, beta_t)`` with the operands of the function except
-    z. The outputs are the second product, then the stored outputs of the function.
-
-    Parameters
-    ----------
-    pair
-        The function.
-    forms
-        Of its operands, and then of its outputs; see `GpuRowwise`.
-    context_name
-        Name of the context.
+    z. The outputs are the second product, then the stored outputs of the function. `forms` has an entry for each
+    operand and then for each output of the function; see `GpuRowwise`.
     """
 
     __props__ = ("pair", "forms", "context_name")

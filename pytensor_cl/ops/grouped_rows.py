@@ -23,20 +23,9 @@ class GpuGroupedRows(GpuOp):
 
     The inputs are the operands of the row function, with a table ``x`` for each operand ``x[:, index]``, then the index
     vectors, then a matrix for each output that is scattered, to which it is added. A table that is a function is given
-    as one of its operands; the others of these come last.
-
-    Parameters
-    ----------
-    rows
-        The row function.
-    gathers
-        Operands that are gathered, each with the number of its index.
-    scatters
-        Outputs that are scattered, each with the number of its index.
-    functions
-        Of tables, each with the number of the gather, and with the operand that is given in place of the table.
-    context_name
-        Name of the context.
+    as one of its operands; the others of these come last. `gathers` and `scatters` pair operands and outputs with the
+    number of their index. `functions` has, for each table that is one, the function, the number of the gather, and the
+    operand that is given in place of the table.
     """
 
     __props__ = ("rows", "gathers", "scatters", "functions", "context_name")

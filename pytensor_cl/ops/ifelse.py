@@ -70,15 +70,7 @@ class IfElseWithDeviceGraphs(LazyIfElse):
 
 
 class _Branches:
-    """Runs one of two branches.
-
-    Parameters
-    ----------
-    branches
-        A callable for each; that of the true condition is first.
-    is_array
-        Which inputs are arrays, of 0 dimensions too.
-    """
+    """Runs one of two branches, of which that of the true condition is first."""
 
     def __init__(self, branches: Sequence[Callable[..., list[Any]]], is_array: Sequence[bool]) -> None:
         self._true, self._false = branches
@@ -95,17 +87,7 @@ class _Branches:
 
 
 class GpuLazyIfElse(GpuOp):
-    """Device counterpart of `LazyIfElse`.
-
-    Parameters
-    ----------
-    host, context_name
-        See `GpuOp`.
-    operand_placements
-        Per input, its placement.
-    graphs
-        The graph of each branch, with inputs at their placements and outputs on the device.
-    """
+    """Device counterpart of `LazyIfElse`, with the graphs of the branches in the context."""
 
     __props__ = ("host", "context_name", "operand_placements")
     may_alias = True

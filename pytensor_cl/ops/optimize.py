@@ -11,15 +11,7 @@ __all__ = ["DeviceObjectiveOp", "with_device_objective"]
 
 
 class DeviceObjectiveOp(ScipyWrapperOp):
-    """An Op that calls SciPy, whose objective, gradient and Hessian matrix are a function of mode OPENCL.
-
-    Parameters
-    ----------
-    host
-        The Op; its inner graph is the user's.
-    function_mode
-        The mode of its function.
-    """
+    """An Op that calls SciPy, whose objective, gradient and Hessian matrix are a function of mode OPENCL."""
 
     def __init__(self, host: ScipyWrapperOp, function_mode: Mode) -> None:
         self.__dict__.update(host.__dict__)

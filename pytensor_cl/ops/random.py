@@ -71,7 +71,7 @@ def values_of(parameter: Variable) -> np.ndarray | None:
 
 
 def is_one_number(parameter: Variable) -> bool:
-    """Whether all draws have the same value of a parameter: a constant, or one element, which may be repeated."""
+    """Return whether all draws have the same value of a parameter: a constant, or one element that may be repeated."""
     values = values_of(parameter)
     if values is not None:
         return bool(values.size and (values == values.flat[0]).all())
@@ -79,7 +79,7 @@ def is_one_number(parameter: Variable) -> bool:
 
 
 def has_few_trials(trials: Variable) -> bool:
-    """Whether NumPy takes one raw number for each binomial draw, whatever its probability is."""
+    """Return whether NumPy takes one raw number for each binomial draw, whatever its probability is."""
     values = values_of(trials)
     return values is not None and bool(values.size and values.min() >= 1 and values.max() <= FEW_TRIALS)
 
@@ -87,20 +87,10 @@ def has_few_trials(trials: Variable) -> bool:
 class GpuRandomVariable(GpuOp):
     """Device counterpart of a `RandomVariable`: the same numbers, and the same state of the Generator afterwards.
 
-    Parameters
-    ----------
-    host, context_name
-        See `GpuOp`.
-    by_value
-        Which parameters may be numbers of the host; others of the free ones are arrays of the device.
-    min_elements
-        Fewer draws than that are NumPy's in a call.
-    inplace
-        Whether the Generator is changed, and not a copy of it.
-    counts
-        Whether the numbers are those of Philox, and not NumPy's.
-    of_arrays
-        Whether parameters that must else be numbers may be arrays of the device (`ARRAYS`).
+    Parameters for which `by_value` is false are arrays of the device, unless the distribution needs a number. NumPy
+    makes less than `min_elements` draws. The Generator is changed if `inplace`, else a copy of it. With `counts` the
+    numbers are Philox's and not NumPy's. With `of_arrays`, parameters that must else be numbers may be arrays of the
+    device.
     """
 
     __props__ = ("host", "context_name", "by_value", "min_elements", "inplace", "counts", "of_arrays")
@@ -178,12 +168,12 @@ NEEDS_DOUBLE = "NumPy's random numbers are computed in double precision"
 
 
 def _is_small(shapes: Variable) -> bool:
-    """Whether shapes of a Dirichlet distribution are known to be such as NumPy draws beta numbers for."""
+    """Return whether NumPy is known to draw beta numbers for such shapes of a Dirichlet distribution."""
     return isinstance(shapes, Constant) and bool(np.max(shapes.data) < LEAST_SHAPE)
 
 
 def _is_of_few_items(parameters: Sequence[Variable]) -> bool:
-    """Whether a hypergeometric draw is known to be one that the kernel does not make."""
+    """Return whether a hypergeometric draw is known to be one that the kernel does not make."""
     values = [values_of(p) for p in parameters]
     numbers = [int(v.flat[0]) for v in values if v is not None and v.size]
     return len(numbers) == len(values) and not is_hypergeometric(*numbers)

@@ -1,6 +1,6 @@
 """Which host Op becomes which device Op."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pytensor.compile.ops import DeepCopyOp, ViewOp
@@ -20,27 +20,26 @@ from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["NoKernel", "batched_lift", "device_op", "is_numba_safe", "register_batched_lift", "register_lift"]
+__all__ = [
+    "NoKernel",
+    "batched_lift",
+    "device_op",
+    "is_numba_safe",
+    "note_reason",
+    "noted_reason",
+    "register_batched_lift",
+    "register_lift",
+]
 
 Lift = Callable[[Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
 
 class NoKernel(NamedTuple):
-    """Why a node has no device counterpart.
+    """Why a node has no device counterpart."""
 
-    Attributes
-    ----------
-    reason
-        A sentence for the user.
-    missing_fp64
-        Whether all that the device lacks is double precision.
-    is_free
-        Whether there is nothing to compute, so that neighbours can be anywhere.
-    """
-
-    reason: str
-    missing_fp64: bool = False
-    is_free: bool = False
+    reason: str  # a sentence for the user
+    missing_fp64: bool = False  # the device lacks double precision, and nothing else
+    is_free: bool = False  # there is nothing to compute, so that neighbours can be anywhere
 
 
 class Registration(NamedTuple):
@@ -84,8 +83,9 @@ def register_lift[Made: Callable[..., GpuOp | NoKernel]](
 
     def register(made: Made) -> Made:
         lift = _construct(made, refuse) if isinstance(made, type) else made
-        for table in (_registered, _batched)[: 2 if batched else 1]:
-            table.update(dict.fromkeys(op_types, Registration(lift, every_dtype, numba_safe)))
+        _add(_registered, op_types, Registration(lift, every_dtype, numba_safe))
+        if batched:
+            _add(_batched, op_types, Registration(lift, every_dtype, numba_safe))
         return made
 
     return register
@@ -98,10 +98,17 @@ def register_batched_lift[Made: Callable[..., GpuOp | NoKernel]](
 
     def register(made: Made) -> Made:
         lift = _construct(made, None) if isinstance(made, type) else made
-        _batched.update(dict.fromkeys(core_types, Registration(lift, every_dtype, numba_safe=False)))
+        _add(_batched, core_types, Registration(lift, every_dtype, numba_safe=False))
         return made
 
     return register
+
+
+def _add(table: dict[type[Op], Registration], op_types: Sequence[type[Op]], registration: Registration) -> None:
+    for kind in op_types:
+        if kind in table:
+            raise ValueError(f"{kind.__name__} is registered already")
+        table[kind] = registration
 
 
 def _construct(kind: Callable[[Op, str], GpuOp], refuse: Callable[..., NoKernel | None] | None) -> Lift:
@@ -135,7 +142,7 @@ _HOST_ONLY = (ScalarType, NoneTypeT)  # indices and absent extents: values that 
 
 
 def _names_dimensions(op: Op) -> bool:
-    """Whether an Op turns a tensor into one with named dimensions, or back; that package is loaded where it is used."""
+    """Return whether an Op adds or removes names of dimensions; that package is loaded where it is used."""
     return any(c.__name__ == "XTypeCastOp" and c.__module__ == "pytensor.xtensor.basic" for c in type(op).__mro__)
 
 
@@ -183,9 +190,20 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     return found.lift(node, context_name, info)
 
 
+def note_reason(node: Apply, reason: str) -> None:
+    """Note why a node is on the host, on its tag: PyTensor copies tags with nodes, also where it drops features."""
+    node.tag.opencl_reason = reason
+
+
+def noted_reason(node: Apply) -> str | None:
+    """Return what `note_reason` has noted on a node."""
+    reason: str | None = getattr(node.tag, "opencl_reason", None)
+    return reason
+
+
 def _no_kernel(node: Apply, reason: str) -> NoKernel:
-    """Return why a node has no kernel: what a decomposition has noted on the node, or else `reason`."""
-    return NoKernel(getattr(node.tag, "opencl_no_kernel", None) or reason)
+    """Return why a node has no kernel: what a decomposition has noted, or else `reason`."""
+    return NoKernel(noted_reason(node) or reason)
 
 
 @register_lift(Blockwise, numba_safe=False, every_dtype=True)

@@ -47,18 +47,8 @@ def step_names(function: RowFunction) -> str:
 class GpuRowwise(GpuOp):
     """Several device nodes over the same rows, in one kernel.
 
-    Parameters
-    ----------
-    function
-        The row function.
-    ndim
-        Dimensions of full variables.
-    axes
-        The reduced axes.
-    forms
-        Of the inputs, tables last, and then of the outputs: FULL, KEPT, DROPPED, VALUE, GATHERED or TABLE.
-    context_name
-        Name of the context.
+    Full variables have `ndim` dimensions, of which `axes` are reduced. `forms` has an entry for each input, tables
+    last, and then for each output: FULL, KEPT, DROPPED, VALUE, GATHERED or TABLE.
     """
 
     __props__ = ("function", "ndim", "axes", "forms", "context_name")

@@ -52,18 +52,10 @@ _INNER_NUMBER = 16
 
 
 class LinkedStep(Protocol):
-    """The inner graph of a loop, ready to run.
+    """The inner graph of a loop, ready to run."""
 
-    Attributes
-    ----------
-    routines
-        Of its device nodes.
-    kernel_count
-        How many nodes launch kernels.
-    """
-
-    routines: Sequence[Routine]
-    kernel_count: int
+    routines: Sequence[Routine]  # of the device nodes
+    kernel_count: int  # nodes that launch kernels
 
     def sources(self) -> Sequence[KernelSource]:
         """Return the kernels of the device nodes."""
@@ -87,24 +79,12 @@ def register_step_linker(link: Callable[[FunctionGraph], LinkedStep]) -> None:
 
 
 class InnerPlacement(NamedTuple):
-    """Where the values of an inner graph are.
+    """Where the values of an inner graph are: `DEVICE` or `HOST` for each."""
 
-    Attributes
-    ----------
-    seqs
-        Per sequence, `DEVICE` or `HOST`.
-    states
-        Per state with a trace (mit-mot, mit-sot, sit-sot).
-    untraced
-        Per state without a trace.
-    non_seqs
-        Per value that is the same in all steps.
-    """
-
-    seqs: tuple[str, ...]
-    states: tuple[str, ...]
-    untraced: tuple[str, ...]
-    non_seqs: tuple[str, ...]
+    seqs: tuple[str, ...]  # sequences
+    states: tuple[str, ...]  # states with a trace: mit-mot, mit-sot, sit-sot
+    untraced: tuple[str, ...]  # states without a trace
+    non_seqs: tuple[str, ...]  # values that are the same in all steps
 
     def inner_inputs(self, info: ScanInfo) -> list[str]:
         """Return the placement of each input of the inner graph."""
@@ -127,21 +107,7 @@ class InnerPlacement(NamedTuple):
 
 
 class ScanWithDeviceGraph(Scan):
-    """A `Scan` with a device graph of its steps, before nodes are placed.
-
-    Parameters
-    ----------
-    scan
-        The Op; its inner graph is the user's.
-    graph
-        The inner graph with device nodes.
-    placement
-        Where its inputs and outputs are.
-    context_name
-        Of its nodes.
-    refusal
-        Why the loop is not one kernel.
-    """
+    """A `Scan` with a device graph of its steps; `refusal` says why the loop is not one kernel."""
 
     def __init__(
         self, scan: Scan, graph: FunctionGraph, placement: InnerPlacement, context_name: str, refusal: str = ""
@@ -155,21 +121,10 @@ class ScanWithDeviceGraph(Scan):
 
 
 class GpuScan(GpuOp):
-    """Device counterpart of `Scan`.
+    """Device counterpart of `Scan`; `refusal` says why the loop is not one kernel.
 
     The number of steps and the lengths of results are read on the host, and so is the condition of a while-loop, after
     each step.
-
-    Parameters
-    ----------
-    host, context_name
-        See `GpuOp`.
-    graph
-        The inner graph.
-    placement
-        Where its inputs and outputs are.
-    refusal
-        Why the loop is not one kernel.
     """
 
     __props__ = ("host", "context_name", "placement")
@@ -198,7 +153,7 @@ class GpuScan(GpuOp):
 
     @property
     def _repeats_launches(self) -> bool:
-        """Whether the launches of a call depend on shapes and on the numbers of non-sequences alone."""
+        """Return whether the launches of a call depend on shapes and on the numbers of non-sequences alone."""
         placement = self.placement
         if HOST in (*placement.seqs, *placement.states, *placement.untraced):
             return False
@@ -232,7 +187,7 @@ class GpuScan(GpuOp):
 
 
 def _reads_rows(node: Apply, index: int) -> bool:
-    return isinstance(node.op, GpuOp) and node.op.reads_rows(index)
+    return isinstance(node.op, GpuOp) and node.op.prefers_row_major(index)
 
 
 _REPEATED_HOST_OPS = frozenset(
@@ -244,7 +199,7 @@ _REPEATED_HOST_OPS = frozenset(
 
 
 def _repeats(node: Apply) -> bool:
-    """Whether a node does the same in each call with the same shapes and numbers of the host."""
+    """Return whether a node does the same in each call with the same shapes and numbers of the host."""
     op = node.op
     if isinstance(op, GpuOp):
         return op.is_capturable
@@ -273,7 +228,7 @@ def _rows(array: Value, start: int, stop: int) -> Value:
 
 
 def _has_separate_rows(array: Value) -> bool:
-    """Whether each row of a device array is contiguous, and none overlaps another one."""
+    """Return whether each row of a device array is contiguous, and none overlaps another one."""
     if not isinstance(array, GpuArray):
         return False
     (_, *shape), (step, *strides), offset = array.layout
@@ -284,18 +239,8 @@ def _has_separate_rows(array: Value) -> bool:
 class _Trace:
     """The buffer of a state or of a result, which holds the rows of the last steps.
 
-    Parameters
-    ----------
-    array
-        The buffer; None if its shape follows from the first step.
-    length
-        Its rows.
-    in_taps, out_taps
-        Rows that a step reads and writes, relative to the present position.
-    first_position
-        Position of the first step, before wrapping.
-    is_circular
-        Whether writes wrap around; those of a mit-mot do not.
+    The array is None if its shape follows from the first step. A step reads and writes the rows of the taps, relative
+    to the present position. Writes wrap around if it is circular; those of a mit-mot do not.
     """
 
     def __init__(
@@ -329,18 +274,8 @@ class _Trace:
 class _Loop:
     """Runs a loop as `Scan.perform` does.
 
-    Parameters
-    ----------
-    op
-        The Op.
-    step
-        Its inner graph.
-    context
-        Where it runs.
-    is_array
-        Which inputs of the node are arrays of the host, of 0 dimensions too.
-    by_rows
-        Which of the values that are the same in all steps are matrices that the steps read by rows.
+    `is_array` tells which inputs of the node are arrays of the host, of 0 dimensions too. `by_rows` are the values that
+    are the same in all steps and are matrices that the steps read by rows.
     """
 
     def __init__(
@@ -407,7 +342,7 @@ class _Loop:
             self._finish(trace, steps, count)
         return (*(trace.array for trace in traces), *untraced)
 
-    def take_over(self, inputs: Sequence[int]) -> None:
+    def accept_donations(self, inputs: Sequence[int]) -> None:
         """Use the memory of these inputs of the node as that of results: nothing else reads them."""
         self._owned = frozenset(inputs)
 
@@ -627,7 +562,7 @@ def unsupported_reason(op: Scan, info: DeviceInfo) -> str:
 
 
 def _has_numbers_only(op: Scan) -> bool:
-    """Whether all sequences, states and results of a step are single numbers."""
+    """Return whether all sequences, states and results of a step are single numbers."""
     count = op.info.n_inner_inputs - op.info.n_non_seqs
     values = [*op.fgraph.inputs[:count], *op.fgraph.outputs]
     return all(getattr(v.type, "ndim", 0) == 0 for v in values)

@@ -44,19 +44,9 @@ def known_program(op: Op, input_types: Types, has_fp64: bool) -> LoopProgram | s
 class GpuScanLoop(GpuOp):
     """Device counterpart of `Scan`, alone or in a Blockwise, whose steps are few operations on numbers.
 
-    Parameters
-    ----------
-    host
-        The Scan, or the Blockwise of one.
-    context_name
-        Name of the context.
-    input_types
-        Types of the inputs of the host's node.
-    kept
-        Per output, how many of the last rows there are at most; None is all. Nothing reads the others.
-    starts
-        Numbers of the arrays, among the inputs without the number of steps, whose inputs are the initial values only.
-        For each of them a further input, the last ones, is the number of rows.
+    Of each output there are at most as many of the last rows as `kept` says; None is all. Nothing reads the others.
+    `starts` are numbers of arrays, among the inputs without the number of steps, whose inputs are the initial values
+    only. The numbers of their rows are the last inputs.
     """
 
     __props__ = ("host", "context_name", "input_types", "kept", "starts")
@@ -94,20 +84,7 @@ class GpuScanLoop(GpuOp):
         return GpuScanLoop(self.host, self.context_name, self.input_types, self.kept, starts)
 
     def program(self, has_fp64: bool, inputs: Sequence[Variable] = ()) -> LoopProgram:
-        """Return the loop.
-
-        Parameters
-        ----------
-        has_fp64
-            Whether the device has double precision.
-        inputs
-            Of the node; needed if there are `starts`.
-
-        Raises
-        ------
-        TypeError
-            There is none.
-        """
+        """Return the loop; raise TypeError if there is none. The node's inputs are needed if there are `starts`."""
         program = known_program(self.host, self.input_types, has_fp64)
         if isinstance(program, str):
             raise TypeError(program)

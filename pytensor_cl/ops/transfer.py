@@ -44,13 +44,7 @@ class _Transfer(Op):
 
 
 class GpuFromHost(_Transfer):
-    """Upload a tensor.
-
-    Parameters
-    ----------
-    context_name
-        Name of the target context.
-    """
+    """Upload a tensor."""
 
     __props__ = ("context_name",)
 
@@ -113,13 +107,7 @@ class HostFromGpu(_Transfer):
 
 
 class GpuToGpu(_Transfer):
-    """Copy an array to another context.
-
-    Parameters
-    ----------
-    context_name
-        Name of the target context.
-    """
+    """Copy an array to another context."""
 
     __props__ = ("context_name",)
 

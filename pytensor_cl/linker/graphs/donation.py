@@ -161,5 +161,5 @@ def _is_in_place(trace: Trace, node: Apply, old: ArrayLocation) -> bool:
     ]
     op = node.op
     return isinstance(op, GpuOp) and all(
-        op.may_overwrite(k) and trace.locations[node.inputs[k]].layout == old.layout for k in reads
+        op.accepts_donation(k) and trace.locations[node.inputs[k]].layout == old.layout for k in reads
     )

@@ -18,7 +18,7 @@ from pytensor_cl.linker.run.device_steps import (
 )
 from pytensor_cl.linker.run.host_steps import host_thunk
 from pytensor_cl.linker.types import Cell, CopyOnReadCell, PeekCell, ShapeOnlyCell, StepProgram, Thunk
-from pytensor_cl.ops.base import GpuOp, OverwritingRoutine, context_of
+from pytensor_cl.ops.base import AcceptsDonations, GpuOp, context_of
 from pytensor_cl.ops.indexing.slice_update import GpuSubtensor
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
@@ -70,8 +70,8 @@ class GraphLinker:
         self.contexts = sorted({c for n in nodes for v in n.outputs if (c := context_of(v))})
         self.routines = {n: n.op.routine(n, get_context(n.op.context_name)) for n in nodes if isinstance(n.op, GpuOp)}
         for node, routine in self.routines.items():
-            if isinstance(routine, OverwritingRoutine):
-                routine.take_over([k for k, v in enumerate(node.inputs) if self._is_only_reader(v)])
+            if isinstance(routine, AcceptsDonations):
+                routine.accept_donations([k for k, v in enumerate(node.inputs) if self._is_only_reader(v)])
         self._mutated = mutated_inputs(nodes)
         self._importers: dict[Variable, ArgumentImporter] = {}
         self._programs: list[Any] = []  # kept as long as the function may create kernels

@@ -91,7 +91,7 @@ class InnerStep:
             if not indices:
                 continue
             if node is writer:
-                if len(views) > 1 or not all(node.op.may_overwrite(k) for k in indices) or len(node.outputs) > 1:
+                if len(views) > 1 or not all(node.op.accepts_donation(k) for k in indices) or len(node.outputs) > 1:
                     return False
             elif self._positions[node] > self._positions[writer]:
                 return False

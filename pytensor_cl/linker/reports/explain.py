@@ -18,6 +18,7 @@ from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSign
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.ifelse import GpuLazyIfElse
 from pytensor_cl.ops.optimize import DeviceObjectiveOp
+from pytensor_cl.ops.registry import noted_reason
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
@@ -323,8 +324,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def _reason(node: Apply) -> str:
     """Return why a node is on the host: the reason of its placement, or the registry's if it was added after it."""
-    noted = getattr(node.tag, "opencl_reason", None)
-    return noted or reason_of(node, default_context_name())
+    return noted_reason(node) or reason_of(node, default_context_name())
 
 
 def _nbytes(variable: Variable) -> int | None:

@@ -16,17 +16,7 @@ __all__ = ["GpuEmbeddingBag"]
 
 
 class GpuEmbeddingBag(GpuOp):
-    """``host(gather(table, index))``: rows are read in place.
-
-    Parameters
-    ----------
-    host
-        The reduction, along axes of the index.
-    gather
-        The AdvancedSubtensor ``table[index]``.
-    context_name
-        Name of the context.
-    """
+    """``host(table[index])``, a reduction along axes of the index that reads rows in place; `gather` is the host Op."""
 
     __props__ = ("host", "gather", "context_name")
     checks_data = True

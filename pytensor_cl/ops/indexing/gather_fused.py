@@ -23,14 +23,7 @@ __all__ = ["GpuFusedGather"]
 class GpuFusedGather(GpuOp):
     """A gather of an elementwise result by an index of every axis; the other elements are not computed.
 
-    Parameters
-    ----------
-    host
-        The AdvancedSubtensor.
-    function
-        Of one element of each operand; one output.
-    context_name
-        Name of the context.
+    The function computes an element of the result from one element of each operand.
     """
 
     __props__ = ("host", "function", "context_name")

@@ -59,7 +59,7 @@ def _constant_behind(variable: Variable) -> Constant | None:
 
 
 def _is_fixed(variable: Variable) -> bool:
-    """Whether an index input is constant for a plan: no array that may change. Scalars are part of a plan's key."""
+    """Return whether an index input is no array that may change. Scalars are part of a plan's key."""
     if _is_mask(variable):
         return isinstance(variable, Constant)
     return is_by_value(variable) or _constant_behind(variable) is not None
@@ -89,22 +89,7 @@ def index_arguments(variables: Sequence[Variable]) -> tuple[list[tuple[str, int]
 
 
 class _Index:
-    """The index of a node. Each mask is replaced by the positions where it is true, and its axes by one axis.
-
-    Parameters
-    ----------
-    context
-        The context of the index arrays.
-    entries
-        PyTensor's entries of the index.
-    variables
-        The index inputs.
-
-    Attributes
-    ----------
-    arguments, constant
-        Arguments of the routines.
-    """
+    """The index of a node. Each mask is replaced by the positions where it is true, and its axes by one axis."""
 
     def __init__(self, context: Context, entries: Sequence[Entry], variables: Sequence[Variable]) -> None:
         self._context = context
@@ -178,15 +163,7 @@ class _Indexed:
 
 
 class _GpuIndexing(GpuOp):
-    """Common part of the gather and the scatter.
-
-    Parameters
-    ----------
-    host, context_name
-        See `GpuOp`.
-    operand_placements
-        Per input, its placement.
-    """
+    """Common part of the gather and the scatter."""
 
     __props__ = ("host", "context_name", "operand_placements")
     is_memory_bound = True
@@ -198,7 +175,7 @@ class _GpuIndexing(GpuOp):
 
 
 def _is_whole_mask(op: Op, ndim: int, variables: Sequence[Variable]) -> bool:
-    """Whether the index is one mask of all dimensions, and no constant."""
+    """Return whether the index is one mask of all dimensions, and no constant."""
     return (
         op.idx_list == (0,)
         and _is_mask(variables[0])
@@ -224,14 +201,8 @@ class GpuAdvancedSubtensor(_GpuIndexing):
 class _Fitted:
     """A scatter that broadcasts values only where the host Op does, and takes a single host value.
 
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    routine
-        The scatter.
-    known
-        Per dimension of the values, from the right, whether its length is known to be one; None lets all be repeated.
+    `known` tells for each dimension of the values, from the right, whether its length is known to be one; None lets all
+    be repeated.
     """
 
     def __init__(self, context: Context, routine: Any, known: Sequence[bool] | None) -> None:
@@ -257,13 +228,7 @@ class _Fitted:
 
 
 class _LastWins:
-    """``x[i] += y`` as in NumPy: of repeated indices only the last one counts.
-
-    Parameters
-    ----------
-    gather, add, scatter
-        Reads the elements, adds the values, writes them back.
-    """
+    """``x[i] += y`` as in NumPy, by a gather, a sum and a scatter: of repeated indices only the last one counts."""
 
     def __init__(self, gather: _Indexed, add: Elemwise, scatter: _Indexed) -> None:
         self._gather = gather

@@ -14,15 +14,7 @@ __all__ = ["GpuRavelMultiIndex", "GpuUnravelIndex"]
 
 
 class GpuRavelMultiIndex(GpuOp):
-    """Device counterpart of `RavelMultiIndex`; the extents stay on the host.
-
-    Parameters
-    ----------
-    host, context_name
-        See `GpuOp`.
-    count
-        Number of index arrays.
-    """
+    """Device counterpart of `RavelMultiIndex` of `count` index arrays; the extents stay on the host."""
 
     __props__ = ("host", "context_name", "count")
     is_memory_bound = True

@@ -50,17 +50,7 @@ class GpuSubtensor(GpuOp):
 
 
 class _Write:
-    """Updates a view of an array.
-
-    Parameters
-    ----------
-    index
-        The index of the view.
-    write
-        Computes the view's elements, from the value and, if `adds`, from the old elements.
-    adds
-        Whether it adds to the elements.
-    """
+    """Updates a view of an array: computes its elements from the value and, if it adds, from the old elements."""
 
     def __init__(self, index: _Index, write: Elemwise, adds: bool) -> None:
         self._index = index
@@ -99,14 +89,8 @@ class _Write:
 class _Writes:
     """Copies an array and updates views of the copy, one after the other.
 
-    Parameters
-    ----------
-    copy
-        Makes the copy; None where the array has no values yet, so that none are copied.
-    writes
-        Each with its number of arguments: the value and the indices that are not static.
-    together
-        The routine that does all that with one kernel, for values that are arrays of the same dtype.
+    There is no copy where the array has no values yet. Each write has a number of arguments: the value and the indices
+    that are not static. `together` does all that with one kernel, for values that are arrays of the same dtype.
     """
 
     def __init__(
@@ -177,16 +161,7 @@ class GpuIncSubtensor(GpuOp):
 class GpuMergedIncSubtensor(GpuOp):
     """Several `GpuIncSubtensor`, each applied to the result of the one before, with one copy.
 
-    The inputs are the array, then for each its value and its indices.
-
-    Parameters
-    ----------
-    hosts
-        The Ops of PyTensor that set or add.
-    counts
-        Number of inputs of each besides the array.
-    context_name
-        Name of the context.
+    The inputs are the array, then for each host Op its value and its indices, whose number is in `counts`.
     """
 
     __props__ = ("hosts", "counts", "context_name")

@@ -40,13 +40,7 @@ class GpuChoose(GpuOp):
 
 
 class ChooseOf(Op):
-    """`Choose` from tensors that are inputs of the node, and not items of a list: ``(index, *choices)``.
-
-    Parameters
-    ----------
-    mode
-        See `pytensor.tensor.choose`.
-    """
+    """`Choose` from tensors that are inputs of the node, and not items of a list: ``(index, *choices)``."""
 
     __props__ = ("mode",)
 

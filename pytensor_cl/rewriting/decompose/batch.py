@@ -20,22 +20,7 @@ _RAGGED = CheckAndRaise(ValueError, "the results of a batch have different shape
 
 
 class Batch:
-    """A Blockwise node.
-
-    Parameters
-    ----------
-    fgraph, node
-        The node and its graph.
-
-    Attributes
-    ----------
-    node
-        The node.
-    core
-        The Op without batches.
-    ndim
-        Number of batch dimensions.
-    """
+    """A Blockwise node, its core Op, and the number of batch dimensions."""
 
     def __init__(self, fgraph: FunctionGraph, node: Apply) -> None:
         self.node = node
@@ -48,7 +33,7 @@ class Batch:
         return shape_i(variable, axis, self._fgraph)
 
     def is_same(self, variable: Variable) -> bool:
-        """Whether an input is the same for the whole batch."""
+        """Return whether an input is the same for the whole batch."""
         return all(variable.type.broadcastable[: self.ndim])
 
     def squeezed(self, variable: Variable) -> Variable:

@@ -22,13 +22,7 @@ __all__ = ["batch_loops"]
 
 
 class _BatchedLoop:
-    """A Blockwise(Scan) node.
-
-    Parameters
-    ----------
-    batch
-        The node.
-    """
+    """A Blockwise(Scan) node."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch, self._scan = batch, batch.core
@@ -129,7 +123,7 @@ class _BatchedLoop:
 
 
 def _is_batched(node: Apply) -> bool:
-    """Whether a node is a loop that runs once for each batch, and may run once for all."""
+    """Return whether a node is a loop that runs once for each batch, and may run once for all."""
     op = node.op
     if not isinstance(op, Blockwise) or not isinstance(op.core_op, Scan) or op.core_op.info.as_while:
         return False
@@ -140,7 +134,7 @@ def _is_batched(node: Apply) -> bool:
 
 
 def _has_one_length(node: Apply) -> bool:
-    """Whether a graph shows that all batches have the same numbers of steps and of rows."""
+    """Return whether a graph shows that all batches have the same numbers of steps and of rows."""
     op = node.op
     scan, ndim = op.core_op, op.batch_ndim(node)
     first = scan.nit_sot_arg_offset
@@ -168,11 +162,6 @@ def batch_loops(fgraph: FunctionGraph) -> None:
 
     While-loops stay, and so do loops whose batches may have different numbers of steps: PyTensor runs each batch on its
     own. Loops stay that become one kernel as they are.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
     """
     for node in fgraph.toposort():
         if not _is_batched(node) or not _has_one_length(node):

@@ -27,13 +27,7 @@ def _items(node: Apply) -> list[Any] | None:
 
 
 def expand_choose_lists(fgraph: FunctionGraph) -> None:
-    """Replace Choose nodes whose list is made in the graph.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace Choose nodes whose list is made in the graph."""
     for node in fgraph.toposort():
         items = _items(node) if isinstance(node.op, Choose) else None
         if items is not None:

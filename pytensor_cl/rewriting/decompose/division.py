@@ -12,13 +12,7 @@ __all__ = ["check_divisors"]
 
 
 def check_divisors(fgraph: FunctionGraph) -> None:
-    """Check the divisors of elementwise divisions and remainders that may be zero.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops before elementwise Ops are fused; changed in place.
-    """
+    """Check the divisors of elementwise divisions and remainders that may be zero."""
     checked: dict[Variable, Variable] = {}
     for node in filter(divides_integers, fgraph.toposort()):
         divisor = node.inputs[1]

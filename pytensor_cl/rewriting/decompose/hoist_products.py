@@ -25,7 +25,7 @@ SMALL = 16
 
 
 def _is_matrix_product(node: Apply) -> bool:
-    """Whether a node is a product of two matrices that are not known to be small."""
+    """Return whether a node is a product of two matrices that are not known to be small."""
     is_matmul = isinstance(node.op, Blockwise) and isinstance(node.op.core_op, Dot)
     if not (is_matmul or isinstance(node.op, Dot)) or any(v.type.ndim != 2 for v in node.inputs):
         return False
@@ -94,14 +94,7 @@ def _loops(fgraph: FunctionGraph) -> list[Apply]:
 
 
 def hoist_products(fgraph: FunctionGraph) -> None:
-    """Move products out of loops.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops before rewrites of loops shorten their buffers; changed in place. Loops that become one
-        kernel stay as they are.
-    """
+    """Move products out of loops."""
     for node in _loops(fgraph):
         op = _with_plain_products(node.op)
         if op is not node.op:

@@ -11,6 +11,7 @@ from pytensor.graph.rewriting.basic import get_active_mode
 
 from pytensor_cl.ops.base import DEVICE, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, host_from_gpu
+from pytensor_cl.rewriting.host_graph.graph import state_of
 from pytensor_cl.type import GpuArrayType
 
 __all__ = ["compile_inner_graph", "place_inner_graph"]
@@ -19,17 +20,7 @@ __all__ = ["compile_inner_graph", "place_inner_graph"]
 def place_inner_graph(
     graph: FunctionGraph, input_placements: Sequence[str], output_placements: Sequence[str], context_name: str
 ) -> FunctionGraph:
-    """Return a copy of an inner graph with its inputs and outputs at their placements.
-
-    Parameters
-    ----------
-    graph
-        The inner graph, with Ops of the host or of a device.
-    input_placements, output_placements
-        `DEVICE` or `HOST` for each input and output.
-    context_name
-        Of the device.
-    """
+    """Return a copy of an inner graph with its inputs and outputs at their placements, `DEVICE` or `HOST`."""
 
     def new_input(variable: Variable, placement: str) -> Variable:
         kind = variable.type
@@ -49,20 +40,14 @@ def place_inner_graph(
 
 
 def compile_inner_graph(inner: FunctionGraph, fgraph: FunctionGraph) -> FunctionGraph:
-    """Rewrite an inner graph, in place, by the mode that compiles the outer graph; return it.
-
-    Raises
-    ------
-    Exception
-        What placement has found wrong in the inner graph.
-    """
+    """Rewrite an inner graph, in place, by the mode of the outer graph; raise what a rewrite has found wrong in it."""
     mode = get_active_mode(fgraph)
     inner._compile_mode = mode
     specs = [In(v, borrow=True, mutable=False) for v in inner.inputs]
     add_supervisor_to_fgraph(fgraph=inner, input_specs=specs, accept_inplace=True)
     mode.optimizer.rewrite(inner)
-    inner.__dict__.pop("opencl_host_graph", None)  # only whole functions have a host backend
-    error = getattr(inner, "opencl_error", None)
-    if error is not None:
-        raise error
+    state = state_of(inner)
+    inner.remove_feature(state)  # only whole functions have a host graph
+    if state.error is not None:
+        raise state.error
     return inner

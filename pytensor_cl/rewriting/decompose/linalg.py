@@ -275,13 +275,7 @@ def _lowered(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
 
 
 def decompose_linalg(fgraph: FunctionGraph) -> None:
-    """Replace Ops of linear algebra by those that make them up.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace Ops of linear algebra by those that make them up."""
     found = False
     for node in fgraph.toposort():
         new = _lowered(fgraph, node)

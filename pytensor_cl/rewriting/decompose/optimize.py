@@ -8,6 +8,7 @@ from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.tensor.blockwise import Blockwise
 
 from pytensor_cl.ops.optimize import with_device_objective
+from pytensor_cl.ops.registry import note_reason
 
 __all__ = ["compile_objectives"]
 
@@ -22,18 +23,12 @@ def _with_device_objective(node: Apply, mode: Any) -> Any:
 
 
 def compile_objectives(fgraph: FunctionGraph) -> None:
-    """Replace the Ops of `pytensor.tensor.optimize`.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace the Ops of `pytensor.tensor.optimize`."""
     mode = get_active_mode(fgraph)
     for node in fgraph.toposort():
         op = _with_device_objective(node, mode)
         if op is not None:
             new = op.make_node(*node.inputs)
-            new.tag.opencl_no_kernel = "SciPy chooses the points; the function of a point runs on the device"
+            note_reason(new, "SciPy chooses the points; the function of a point runs on the device")
             pairs = list(zip(node.outputs, new.outputs, strict=True))
             fgraph.replace_all(pairs, reason="opencl_compile_objectives")

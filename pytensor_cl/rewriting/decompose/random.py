@@ -185,13 +185,7 @@ _COUNTED: dict[type[RandomVariable], Form] = {
 
 
 def decompose_random(fgraph: FunctionGraph) -> None:
-    """Replace draws that other draws make up.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace draws that other draws make up."""
     forms = _EXACT | _COUNTED if config.opencl__random == "philox" else _EXACT
     for node in fgraph.toposort():
         form = forms.get(type(node.op))

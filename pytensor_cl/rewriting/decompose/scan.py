@@ -31,12 +31,12 @@ _OF_LENGTHS = (AllocEmpty, ARange)
 
 
 def _is_index(variable: Variable) -> bool:
-    """Whether a value is a number that indices or lengths are computed from, which the host needs."""
+    """Return whether a value is a number that indices or lengths are computed from, which the host needs."""
     return getattr(variable.type, "ndim", 1) == 0 and getattr(variable.type, "dtype", "") in discrete_dtypes
 
 
 def _reaches_index(variable: Variable, fgraph: FunctionGraph) -> bool:
-    """Whether a number becomes an index or a length by arithmetic on integers."""
+    """Return whether a number becomes an index or a length by arithmetic on integers."""
     todo, seen = [variable], set()
     while todo:
         for node, at in fgraph.clients[todo.pop()]:
@@ -53,7 +53,7 @@ def _reaches_index(variable: Variable, fgraph: FunctionGraph) -> bool:
 
 
 def _is_index_or_length(node: Apply, at: int) -> bool:
-    """Whether an input of a node is an index, a length, or the number of steps of an inner loop."""
+    """Return whether an input of a node is an index, a length, or the number of steps of an inner loop."""
     op = node.op
     if isinstance(op, Scan):
         return at == 0 or op.nit_sot_arg_offset <= at < op.nit_sot_arg_offset + op.info.n_nit_sot
@@ -113,13 +113,7 @@ def _with_device_graph(
 
 
 def compile_loops(fgraph: FunctionGraph) -> None:
-    """Compile the steps of each Scan for devices.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Compile the steps of each Scan for devices."""
     order = fgraph.toposort()
     loops = [node for node in order if type(node.op) is Scan]
     if not loops:

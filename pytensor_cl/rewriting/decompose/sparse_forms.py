@@ -18,6 +18,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
+from pytensor_cl.ops.registry import note_reason
 from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot
 from pytensor_cl.rewriting.decompose.sparse_matrix import (
     Matrix,
@@ -544,7 +545,7 @@ class _Decomposition:
         return [self._package.CSM(result.form)(data, indices, pointers, shape)]
 
     def _sorts(self, form: Any, node: Apply) -> bool:
-        """Whether a form sorts entries."""
+        """Return whether a form sorts entries."""
         return form in _SORTING or (form is _product and all(map(self._is_sparse, node.inputs)))
 
     def replace(self, node: Apply) -> bool:
@@ -556,7 +557,7 @@ class _Decomposition:
         if form is _properties and node.inputs[0] not in self._matrices:
             return False
         if config.opencl__placement != "device" and self._sorts(form, node):
-            node.tag.opencl_no_kernel = SCIPY
+            note_reason(node, SCIPY)
             return False
         inputs = [self._matrix(v) if self._is_sparse(v) else v for v in node.inputs]
         result = form(node.op, inputs)
@@ -585,11 +586,6 @@ def mend_sparse_gradients(fgraph: FunctionGraph) -> None:
 
     The node has vectors only, and PyTensor takes them for two matrices of one format, so that its backends give wrong
     numbers. The pointers tell the format: they come from a matrix, or make one up.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
     """
     package: Any = sys.modules.get("pytensor.sparse")
     if package is None:
@@ -609,13 +605,7 @@ def mend_sparse_gradients(fgraph: FunctionGraph) -> None:
 
 
 def decompose_sparse_matrices(fgraph: FunctionGraph) -> None:
-    """Replace Ops of sparse matrices by Ops of their vectors.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace Ops of sparse matrices by Ops of their vectors."""
     package = sys.modules.get("pytensor.sparse")
     if package is None:
         return

@@ -16,28 +16,14 @@ _NONE = np.iinfo("int64").max
 
 
 class Matrix(NamedTuple):
-    """A matrix of compressed rows or columns.
+    """A matrix of compressed rows or columns."""
 
-    Attributes
-    ----------
-    data
-        The entries, row after row, or column after column.
-    indices
-        Column of each entry, or row, of int64.
-    pointers
-        Where each row, or column, begins, and where the last one ends, of int64.
-    rows, columns
-        Lengths of the matrix, 0-d of int64.
-    form
-        ``"csr"`` or ``"csc"``.
-    """
-
-    data: Variable
-    indices: Variable
-    pointers: Variable
-    rows: Variable
-    columns: Variable
-    form: str
+    data: Variable  # the entries, row after row, or column after column
+    indices: Variable  # column of each entry, or row, of int64
+    pointers: Variable  # where each row, or column, begins, and where the last one ends, of int64
+    rows: Variable  # 0-d, of int64
+    columns: Variable  # 0-d, of int64
+    form: str  # "csr" or "csc"
 
     def with_data(self, data: Variable) -> "Matrix":
         """Return a matrix with other entries at the same places."""
@@ -59,21 +45,11 @@ class Matrix(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Entries that are grouped by place.
+    """Entries that are grouped by place."""
 
-    Attributes
-    ----------
-    keys
-        The places in ascending order; after them the largest integer, as there are as many elements as entries.
-    count
-        Number of places, 0-d.
-    group
-        For each entry the number of its place.
-    """
-
-    keys: Variable
-    count: Variable
-    group: Variable
+    keys: Variable  # ascending places, then the largest integer: as many elements as entries
+    count: Variable  # number of places, 0-d
+    group: Variable  # for each entry the number of its place
 
     def sums(self, data: Variable) -> Variable:
         """Return the sum of the entries of each place, and zeros after them."""

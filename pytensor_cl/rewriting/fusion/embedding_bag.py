@@ -17,7 +17,7 @@ __all__ = ["fuse_embedding_bags"]
 
 
 def _is_row_gather(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node gathers rows of a table by an array of integers, for a single client."""
+    """Return whether a node gathers rows of a table by an array of integers, for a single client."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
         return False
     table, index = node.inputs
@@ -26,7 +26,7 @@ def _is_row_gather(node: Apply, fgraph: FunctionGraph) -> bool:
 
 
 def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node reduces gathered rows along axes of their index, on a device of schedule cpu."""
+    """Return whether a node reduces gathered rows along axes of their index, on a device of schedule cpu."""
     if not isinstance(node.op, GpuCAReduce) or get_context(node.op.context_name).info.schedule != "cpu":
         return False
     (rows,), host = node.inputs, node.op.host
@@ -42,13 +42,7 @@ def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
 
 
 def fuse_embedding_bags(fgraph: FunctionGraph) -> None:
-    """Fuse reductions with the gathers that compute their input.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Fuse reductions with the gathers that compute their input."""
     for node in fgraph.toposort():
         if _is_bag(node, fgraph):
             (rows,), (old,) = node.inputs, node.outputs

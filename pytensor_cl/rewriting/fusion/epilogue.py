@@ -1,7 +1,7 @@
 """Elementwise functions of the output of another kernel -> GpuEpilogue: applied while the output is stored.
 
 The bias and the activation of a layer are an example. This module decides which elementwise node is absorbed;
-`StoringOp.applies` returns whether the kernels of an Op support one.
+`SupportsEpilogue.can_apply` returns whether the kernels of an Op support one.
 """
 
 from pytensor import scalar as ps
@@ -10,7 +10,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
-from pytensor_cl.ops.epilogue import GpuEpilogue, StoringOp
+from pytensor_cl.ops.epilogue import GpuEpilogue, SupportsEpilogue
 from pytensor_cl.rewriting.fusion.gather_fused import apply_scalar_op, scalar_of
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.runtime.registry import get_context
@@ -28,7 +28,7 @@ def _operands(node: Apply, product: Variable) -> list[Variable]:
 
 
 def _may_be_epilogue(node: Apply) -> bool:
-    """Whether a node is a real elementwise function without host scalars that vary between calls.
+    """Return whether a node is a real elementwise function without host scalars that vary between calls.
 
     An elementwise kernel takes such scalars by value, and a captured graph can set them.
     """
@@ -38,9 +38,9 @@ def _may_be_epilogue(node: Apply) -> bool:
 
 
 def _can_absorb(product: Variable, node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether the kernel that computes `product` can apply the function of an elementwise node to it."""
+    """Return whether the kernel that computes `product` can apply the function of an elementwise node to it."""
     owner = product.owner
-    if owner is None or not isinstance(owner.op, StoringOp) or owner.op.context_name != node.op.context_name:
+    if owner is None or not isinstance(owner.op, SupportsEpilogue) or owner.op.context_name != node.op.context_name:
         return False
     if len(fgraph.clients[product]) > 1:  # the output itself is needed, too
         return False
@@ -50,7 +50,7 @@ def _can_absorb(product: Variable, node: Apply, fgraph: FunctionGraph) -> bool:
     room = get_context(node.op.context_name).info.max_parameter_size - FIXED_BYTES
     if len(operands) * ARRAY_BYTES + len(node.outputs) * RESULT_BYTES > room:
         return False
-    return owner.op.applies(owner, operands)
+    return owner.op.can_apply(owner, operands)
 
 
 def _function(node: Apply, inputs: list[Variable]) -> ps.Composite:
@@ -61,13 +61,7 @@ def _function(node: Apply, inputs: list[Variable]) -> ps.Composite:
 
 
 def fuse_epilogues(fgraph: FunctionGraph) -> None:
-    """Make elementwise functions epilogues of the kernels that compute their input.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion; changed in place.
-    """
+    """Make elementwise functions epilogues of the kernels that compute their input."""
     for node in fgraph.toposort():
         if not _may_be_epilogue(node):
             continue

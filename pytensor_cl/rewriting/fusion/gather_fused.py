@@ -51,15 +51,7 @@ def _elemwise_producers(variable: Variable, context_name: str) -> set[Apply]:
 
 
 def _function(variable: Variable, nodes: list[Apply]) -> tuple[list[Variable], ps.Composite]:
-    """Return the inputs of elementwise nodes on which a variable depends, and the function of an element of each.
-
-    Parameters
-    ----------
-    variable
-        An output of the last node.
-    nodes
-        In topological order.
-    """
+    """Return the inputs of elementwise nodes in topological order, and the function of an element of each."""
     known: dict[Variable, ps.ScalarVariable] = {}
     for node in nodes:
         for v in node.inputs:
@@ -72,7 +64,7 @@ def _function(variable: Variable, nodes: list[Apply]) -> tuple[list[Variable], p
 
 
 def _is_sparse_gather(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Whether a node gathers few elements of an elementwise result that has no other client.
+    """Return whether a node gathers few elements of an elementwise result that has no other client.
 
     The index has an array for each dimension, and fewer dimensions of its own than the source.
     """
@@ -110,13 +102,7 @@ def _drop_unused_outputs(node: Apply, fgraph: FunctionGraph) -> None:
 
 
 def fuse_gathers(fgraph: FunctionGraph) -> None:
-    """Compute elementwise results only where they are gathered.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Compute elementwise results only where they are gathered."""
     for node in fgraph.toposort():
         fused = _fused(node, fgraph) if _is_sparse_gather(node, fgraph) else None
         if fused is not None:

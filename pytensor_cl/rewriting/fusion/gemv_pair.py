@@ -31,17 +31,7 @@ FIXED_BYTES, ARRAY_BYTES, SUM_BYTES = 320, 24, 8
 
 
 class _Intermediate(NamedTuple):
-    """The function between the two products.
-
-    Attributes
-    ----------
-    function
-        Of rows along the only axis.
-    forms
-        Forms of its operands and outputs.
-    operands, outputs
-        The variables.
-    """
+    """The function between the two products, of rows along the only axis, and the variables that it takes and gives."""
 
     function: RowFunction
     forms: tuple[str, ...]
@@ -59,7 +49,7 @@ def _constant_layout(variable: Variable) -> tuple[int, ...] | None:
 
 
 def _are_transposed(a: Variable, b: Variable) -> bool:
-    """Whether one matrix is the transpose of the other.
+    """Return whether one matrix is the transpose of the other.
 
     It is a view of it, or both are constants with the same data: PyTensor folds the transpose of a constant.
     """
@@ -76,7 +66,7 @@ def _are_transposed(a: Variable, b: Variable) -> bool:
 
 
 def _is_supported_product(node: Apply | None, context_name: str) -> bool:
-    """Whether a node is a GEMV in the context, with all operands of float32 or all of float64."""
+    """Return whether a node is a GEMV in the context, with all operands of float32 or all of float64."""
     if node is None or not isinstance(node.op, GpuGemv) or node.op.context_name != context_name:
         return False
     dtypes = {v.type.dtype for v in (*node.inputs, *node.outputs)}
@@ -84,7 +74,7 @@ def _is_supported_product(node: Apply | None, context_name: str) -> bool:
 
 
 def _has_kernel(node: Apply) -> bool:
-    """Whether a node is a supported product on a device with kernels for pairs, those of schedule cpu."""
+    """Return whether a node is a supported product on a device with kernels for pairs, those of schedule cpu."""
     is_product = isinstance(node.op, GpuGemv) and _is_supported_product(node, node.op.context_name)
     return is_product and get_context(node.op.context_name).info.schedule == "cpu"
 
@@ -120,7 +110,7 @@ def _index_of_first_product(function: _Intermediate, last: Apply) -> int | None:
 
 
 def _has_room(pair: PairFunction, context_name: str) -> bool:
-    """Whether the arguments of the kernels fit."""
+    """Return whether the arguments of the kernels fit."""
     function = pair.function
     arrays = len(function.operands) + sum(pair.is_stored)
     used = FIXED_BYTES + arrays * ARRAY_BYTES + len(function.steps) * SUM_BYTES
@@ -162,7 +152,7 @@ def _match(last: Apply, fgraph: FunctionGraph) -> tuple[list[Variable], list[Var
 
 
 def is_vector_elemwise(node: Apply) -> bool:
-    """Whether a node is elementwise, with a vector as result."""
+    """Return whether a node is elementwise, with a vector as result."""
     return isinstance(node.op, GpuElemwise) and node.outputs[0].type.ndim == 1
 
 
@@ -189,13 +179,7 @@ def products_with_one_matrix(fgraph: FunctionGraph) -> Iterator[tuple[Apply, App
 
 
 def fuse_gemv_pairs(fgraph: FunctionGraph) -> None:
-    """Read a matrix once for two products, where the device has a kernel for it.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion; changed in place.
-    """
+    """Read a matrix once for two products, where the device has a kernel for it."""
     for node in fgraph.toposort():
         found = _match(node, fgraph) if _has_kernel(node) else None
         if found is not None:

@@ -40,7 +40,7 @@ def _is_index(variable: Variable, context_name: str) -> bool:
 
 
 def _is_gather(node: Apply | None, context_name: str) -> bool:
-    """Whether a node is ``x[:, index]`` of a matrix."""
+    """Return whether a node is ``x[:, index]`` of a matrix."""
     if node is None or not isinstance(node.op, GpuAdvancedSubtensor) or node.op.context_name != context_name:
         return False
     table, index = node.inputs[0], node.inputs[-1]
@@ -49,7 +49,7 @@ def _is_gather(node: Apply | None, context_name: str) -> bool:
 
 
 def _is_scatter(node: Apply, value: Variable, context_name: str) -> bool:
-    """Whether a node is ``inc_subtensor(x[:, index], value)`` of a matrix."""
+    """Return whether a node is ``inc_subtensor(x[:, index], value)`` of a matrix."""
     op = node.op
     if not isinstance(op, GpuAdvancedIncSubtensor) or op.context_name != context_name:
         return False
@@ -76,13 +76,7 @@ def _domain(node: Apply) -> FusionDomain | None:
 
 
 class _Fusion:
-    """Finds what becomes one kernel with a row function.
-
-    Parameters
-    ----------
-    fgraph
-        The graph.
-    """
+    """Finds what becomes one kernel with a row function."""
 
     def __init__(self, fgraph: FunctionGraph) -> None:
         self._fgraph = fgraph
@@ -167,7 +161,7 @@ class _Fusion:
         return (made, sources[0]) if is_plain and sources else None
 
     def _is_gathered(self, node: Apply, domain: FusionDomain) -> bool:
-        """Whether no output has another client than one gather that only row functions read."""
+        """Return whether no output has another client than one gather that only row functions read."""
         clients = [self._fgraph.clients[v] for v in node.outputs]
         return all(
             _is_gather(client, domain.context_name) and len(of) == 1 and self._is_read_by_rows(client.outputs[0])
@@ -176,7 +170,7 @@ class _Fusion:
         )
 
     def _fits(self, node: Apply, arrays: int, indices: int) -> bool:
-        """Whether there is room for the arguments of the kernel."""
+        """Return whether there is room for the arguments of the kernel."""
         used = FIXED_BYTES + arrays * ARRAY_BYTES + indices * INDEX_BYTES
         return used <= get_context(self.domains[node].context_name).info.max_parameter_size
 
@@ -195,13 +189,7 @@ def _row_node(node: Apply, domain: FusionDomain, kept: Sequence[Variable], scatt
 
 
 def fuse_grouped_rows(fgraph: FunctionGraph) -> None:
-    """Fuse row functions with the gathers before them and the scatter-adds after them.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion; changed in place.
-    """
+    """Fuse row functions with the gathers before them and the scatter-adds after them."""
     kinds = GpuAdvancedSubtensor, GpuAdvancedIncSubtensor
     if not any(isinstance(node.op, kinds) and tuple(node.op.host.idx_list) == ALONG_ROW for node in fgraph.apply_nodes):
         return

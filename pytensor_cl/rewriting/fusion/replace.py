@@ -9,17 +9,7 @@ __all__ = ["replace_outputs"]
 
 
 def replace_outputs(fgraph: FunctionGraph, old: Sequence[Variable], new: Sequence[Variable], reason: str) -> None:
-    """Replace variables by the outputs of a fused node, which get their names and traces.
-
-    Parameters
-    ----------
-    fgraph
-        Changed in place.
-    old, new
-        Variables, in the same order.
-    reason
-        Name of the rewrite.
-    """
+    """Replace variables by the outputs of a fused node, which get their names and traces."""
     pairs = list(zip(old, new, strict=True))
     for before, after in pairs:
         if not before.type.is_super(after.type):  # an inner Op may have more static lengths, such as an FFT's 2

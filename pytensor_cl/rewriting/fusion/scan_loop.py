@@ -26,7 +26,7 @@ def _number(variable: Any) -> int | None:
 
 
 def _is_whole(entry: Any) -> bool:
-    """Whether an entry of an index takes all of a dimension."""
+    """Return whether an entry of an index takes all of a dimension."""
     if not isinstance(entry, slice):
         return False
     parts = (entry.start, entry.stop, entry.step)
@@ -83,7 +83,7 @@ def _initial_values(variable: Variable, array: LoopArray) -> tuple[Variable, Var
 
 
 def _fits(values: Variable, array: LoopArray, at: int) -> bool:
-    """Whether initial values have the shape of their place in the trace, but for batch dimensions of length one."""
+    """Return whether initial values have the shape of their place in the trace, apart from batch dimensions of one."""
     shape: Sequence[int | None] = getattr(values.type, "shape", ())
     if len(shape) != len(array.dims) or shape[at] not in (1, array.window):
         return False
@@ -109,13 +109,7 @@ def _starts(node: Apply, program: LoopProgram) -> tuple[dict[int, Variable], dic
 
 
 def shorten_loops(fgraph: FunctionGraph) -> None:
-    """GpuScanLoop(.., x[:m] = start, ..)[-1] -> GpuScanLoop(.., start, .., rows) with the last row as its output.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """GpuScanLoop(.., x[:m] = start, ..)[-1] -> GpuScanLoop(.., start, .., rows) with the last row as its output."""
     for node in fgraph.toposort():
         if not isinstance(node.op, GpuScanLoop) or node.op.starts:
             continue

@@ -40,13 +40,7 @@ def _move_shapes_to_source(fgraph: FunctionGraph) -> None:
 
 
 def merge_slice_updates(fgraph: FunctionGraph) -> None:
-    """x[i] += y; x[j] = z -> one node. Padding and the gradient of ``diff`` make such chains.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """x[i] += y; x[j] = z -> one node. Padding and the gradient of ``diff`` make such chains."""
     _move_shapes_to_source(fgraph)
     for node in reversed(fgraph.toposort()):
         merged = _merged(node, fgraph) if node in fgraph.apply_nodes else None

@@ -29,7 +29,7 @@ def _dependencies(node: Apply) -> set[frozenset[int]]:
 
 
 def _is_composite_of_scalars(node: Apply) -> bool:
-    """Whether a node is a Composite with several outputs of one element each."""
+    """Return whether a node is a Composite with several outputs of one element each."""
     return (
         isinstance(node.op, GpuElemwise)
         and isinstance(node.op.host.scalar_op, ps.Composite)
@@ -39,13 +39,7 @@ def _is_composite_of_scalars(node: Apply) -> bool:
 
 
 def split_composites(fgraph: FunctionGraph) -> None:
-    """Split Composites of single elements where one output depends on a kernel that another does not need.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Split Composites of single elements where one output depends on a kernel that another does not need."""
     for node in fgraph.toposort():
         if not _is_composite_of_scalars(node) or len(_dependencies(node)) == 1:
             continue

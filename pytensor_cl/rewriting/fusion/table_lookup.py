@@ -32,7 +32,7 @@ def array_bytes(ndim: int) -> int:
 
 
 def _is_vector_lookup(node: Apply) -> bool:
-    """Whether a node gathers elements of a vector by an array of integers."""
+    """Return whether a node gathers elements of a vector by an array of integers."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or node.op.host.idx_list != (0,):
         return False
     table, index = node.inputs
@@ -40,14 +40,14 @@ def _is_vector_lookup(node: Apply) -> bool:
 
 
 def _fits(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a row kernel has code for a lookup, and makes as many of them as the gather."""
+    """Return whether a row kernel has code for a lookup, and makes as many of them as the gather."""
     (found,), (_, index) = node.outputs, node.inputs
     form = domain.output_form(found)
     return form not in (None, VALUE) and domain.form(index) == form
 
 
 def _is_row_gather(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a node gathers a row of a matrix for each row of the domain, on a device of schedule cpu."""
+    """Return whether a node gathers a row of a matrix for each row of the domain, on a device of schedule cpu."""
     if not isinstance(node.op, GpuAdvancedSubtensor) or tuple(node.op.host.idx_list) != (0,):
         return False
     (found,), (table, index) = node.outputs, node.inputs
@@ -62,14 +62,7 @@ def lookups_for(
 ) -> list[Apply]:
     """Return the gathers that have no other clients than `nodes`, as many as the arguments of a kernel have room for.
 
-    Parameters
-    ----------
-    nodes, outputs
-        Nodes that become one kernel, and their outputs that others need.
-    domain
-        Their fusion domain.
-    fgraph
-        Their graph.
+    The nodes become one kernel, which stores `outputs`.
     """
     made = {v for node in nodes for v in node.outputs}
     read = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)
@@ -105,13 +98,7 @@ def _domain(node: Apply) -> FusionDomain | None:
 
 
 def fuse_table_lookups(fgraph: FunctionGraph) -> None:
-    """Fuse gathers into elementwise nodes and reductions that are their only clients.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after row fusion, which does so for the nodes that it fuses; changed in place.
-    """
+    """Fuse gathers into elementwise nodes and reductions that are their only clients."""
     move_views_to_index(fgraph)
     for node in fgraph.toposort():
         domain = _domain(node)

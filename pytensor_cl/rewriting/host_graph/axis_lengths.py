@@ -56,18 +56,7 @@ def _source_of_length(length: Variable) -> list[Axis]:
 
 
 def length_sources(variable: Variable, axis: int) -> dict[Axis, None]:
-    """Return axes whose length is that of an axis in every call without an error.
-
-    Parameters
-    ----------
-    variable, axis
-        An array and a position among its dimensions.
-
-    Returns
-    -------
-    dict
-        Arrays with positions among their dimensions, in a fixed order.
-    """
+    """Return arrays and positions of axes that have the length of an axis in every call without an error, in order."""
     found: dict[Axis, None] = {}
     seen: set[Axis] = set()
     pending = [(variable, axis)]
@@ -88,22 +77,14 @@ def axis_lengths(variable: Variable, axis: int) -> list[Variable]:
 
     Their minimum is a lower bound, even if a rewrite removes an operand that does not fit: ``0 * a + b`` has the length
     of ``b``.
-
-    Parameters
-    ----------
-    variable, axis
-        An array and a position among its dimensions.
     """
     return list(map(_length, _known_or_origins(variable, axis)))
 
 
 def length_conditions(variable: Variable, axis: int, other: Variable, at: int) -> list[Variable]:
-    """Return conditions under which two axes have the same length; none if that is known.
+    """Return conditions under which axis number `axis` of a variable and number `at` of another have the same length.
 
-    Parameters
-    ----------
-    variable, axis, other, at
-        Arrays, and positions among their dimensions.
+    There are none if that is known.
     """
     first, *rest = _known_or_origins(variable, axis) | _known_or_origins(other, at)
     return [pt.eq(_length(first), _length(length)) for length in rest]

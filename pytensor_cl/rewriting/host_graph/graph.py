@@ -1,9 +1,7 @@
-"""A copy of the graph in canonical form, for the NUMBA and C backends.
-
-Where a device is slower, one of them runs the function instead.
-"""
+"""The graph that NUMBA and C run where a device is slower: a copy in canonical form."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +10,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
+from pytensor.graph.features import AlreadyThere, Feature
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
 from pytensor.tensor.random.op import RandomVariable
@@ -19,6 +18,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.errors import OpenCLError
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_for_numba
 from pytensor_cl.rewriting.host_graph.known_faults import C, fault_of
 from pytensor_cl.rewriting.host_graph.numba_ops import is_equal_in_numba
@@ -26,10 +26,12 @@ from pytensor_cl.type import GpuArrayType
 
 __all__ = [
     "HostGraph",
-    "attach_host_graph",
+    "OpenCLState",
     "check_host_backends",
     "host_graph_of",
+    "keep_for_copies",
     "keep_host_graph",
+    "state_of",
 ]
 
 SELECTION_OFF = "opencl__select_backend=False"
@@ -40,7 +42,7 @@ HAS_DEVICE_VALUES = "the graph itself has values on a device"
 
 
 @dataclass(frozen=True)
-class _Eligibility:
+class Eligibility:
     """What is known of the host backends before the graph is in canonical form."""
 
     numba_excluded: str
@@ -53,21 +55,10 @@ class _Eligibility:
 class HostGraph:
     """What is needed to compile a graph for the host.
 
-    Attributes
-    ----------
-    graph
-        A copy of the graph in canonical form, taken before the rewrites for devices.
-    numba_excluded
-        Why NUMBA must not run it; empty if it may.
-    c_eligible
-        Whether the C backend may run it.
-    mode
-        The mode for which it was compiled.
-    mutable_rngs
-        Positions of the random generators among the inputs whose state a call may change in place.
-    scattered_inputs
-        Positions of the shared variables among the inputs that an update replaces by themselves with other values at
-        some indices, such as the table of an embedding.
+    The graph is a copy in canonical form, taken before the rewrites for devices. `numba_excluded` is the reason why
+    NUMBA must not run it, or empty. `mutable_rngs` are the positions of the random generators among the inputs whose
+    state a call may change in place, `scattered_inputs` those of the shared variables that an update replaces by
+    themselves with other values at some indices, such as the table of an embedding.
     """
 
     graph: FunctionGraph
@@ -84,52 +75,69 @@ class HostGraph:
         return graph
 
 
-def check_host_backends(fgraph: FunctionGraph, placement: str, select_backend: bool) -> None:
-    """Note on a graph which host backends may run it, or why none may.
+class OpenCLState(Feature):
+    """What the rewrites of mode OPENCL leave on a graph for the linker."""
 
-    Parameters
-    ----------
-    fgraph
-        The graph of a function, before all rewrites.
-    placement, adapt
-        The flags ``opencl__placement`` and ``opencl__select_backend``.
-    """
-    fgraph.opencl_host_graph = _eligibility(fgraph, placement, select_backend)
+    def __init__(self) -> None:
+        self.error: OpenCLError | None = None
+        self.host_graph: HostGraph | Eligibility | str = PLACEMENT_NOT_AUTO
+
+    def on_attach(self, fgraph: FunctionGraph) -> None:
+        """Make the state an attribute of the graph, as PyTensor's features do."""
+        if hasattr(fgraph, "opencl_state"):
+            raise AlreadyThere("OpenCLState is attached already")
+        fgraph.opencl_state = self
+
+    def on_detach(self, fgraph: FunctionGraph) -> None:
+        """Remove the attribute."""
+        del fgraph.opencl_state
+
+    def clone(self) -> "OpenCLState":
+        """Return the state of a copy of the graph."""
+        return copy(self)
+
+
+def state_of(fgraph: FunctionGraph) -> OpenCLState:
+    """Return the state of a graph; a new one is attached if there is none."""
+    if not hasattr(fgraph, "opencl_state"):
+        # `Function.copy` makes a graph without features, but copies the tags of variables.
+        known = getattr(fgraph.outputs[0].tag, "opencl_state", None) if fgraph.outputs else None
+        fgraph.attach_feature(OpenCLState() if known is None else known.clone())
+    state: OpenCLState = fgraph.opencl_state
+    return state
+
+
+def keep_for_copies(fgraph: FunctionGraph) -> None:
+    """Note the state of a graph where `state_of` finds it for copies of the function."""
+    if fgraph.outputs:
+        fgraph.outputs[0].tag.opencl_state = state_of(fgraph)
+
+
+def check_host_backends(fgraph: FunctionGraph, placement: str, select_backend: bool) -> None:
+    """Note on a graph, before all rewrites, which host backends may run it, or why none may."""
+    state_of(fgraph).host_graph = _eligibility(fgraph, placement, select_backend)
 
 
 def keep_host_graph(fgraph: FunctionGraph) -> None:
-    """Keep a copy of a graph that a host backend may run.
+    """Keep a copy of a graph in canonical form that a host backend may run.
 
     The canonical form has a fraction of the nodes of the user's graph, above all where there are gradients. The host
     backends need not compute it again.
-
-    Parameters
-    ----------
-    fgraph
-        A graph that `check_host_backends` has seen, in canonical form.
     """
-    found = getattr(fgraph, "opencl_host_graph", None)
-    if isinstance(found, _Eligibility):
+    state = state_of(fgraph)
+    found = state.host_graph
+    if isinstance(found, Eligibility):
         facts = found.numba_excluded, found.c_eligible, found.mode, found.mutable_rngs
-        fgraph.opencl_host_graph = HostGraph(_copied(fgraph), *facts, _scattered_inputs(fgraph))
-
-
-def attach_host_graph(fgraph: FunctionGraph) -> None:
-    """Move the copy to the tag of an output: clones of a graph copy the tags of variables, but not attributes."""
-    found = fgraph.__dict__.pop("opencl_host_graph", None)
-    if found is not None and fgraph.outputs:
-        fgraph.outputs[0].tag.opencl_host_graph = found
+        state.host_graph = HostGraph(_copied(fgraph), *facts, _scattered_inputs(fgraph))
 
 
 def host_graph_of(fgraph: FunctionGraph) -> "HostGraph | str":
-    """Return the copy that was kept of a graph, or the reason why there is none."""
-    found: HostGraph | _Eligibility | str = PLACEMENT_NOT_AUTO
-    if fgraph.outputs:
-        found = getattr(fgraph.outputs[0].tag, "opencl_host_graph", found)
-    return CUSTOM_REWRITES if isinstance(found, _Eligibility) else found
+    """Return the host graph that was kept of a graph, or the reason why there is none."""
+    found = state_of(fgraph).host_graph
+    return CUSTOM_REWRITES if isinstance(found, Eligibility) else found
 
 
-def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) -> _Eligibility | str:
+def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) -> Eligibility | str:
     """Return which host backends may run a graph, or why none may."""
     if placement != "auto":
         return PLACEMENT_NOT_AUTO
@@ -148,7 +156,7 @@ def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) ->
     c_eligible = c_fault is None
     if numba_excluded and c_fault is not None:
         return f"{numba_excluded}, and under C {c_fault.what}"
-    return _Eligibility(numba_excluded, c_eligible, mode, _mutable_rngs(fgraph))
+    return Eligibility(numba_excluded, c_eligible, mode, _mutable_rngs(fgraph))
 
 
 def _copied(fgraph: FunctionGraph) -> FunctionGraph:

@@ -117,7 +117,7 @@ def _increments(node: Apply) -> Iterator[Check]:
 
 
 def _is_in_bounds(index: Variable, extent: int | None) -> bool:
-    """Whether a constant index is within a static length."""
+    """Return whether a constant index is within a static length."""
     if extent is None or not isinstance(index, Constant):
         return False
     return bool(((index.data >= -extent) & (index.data < extent)).all())
@@ -260,7 +260,7 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     **dict.fromkeys(_PARAMETERS, _sufficient_parameters),
 }
 _GUARDS_INSIDE = {**_GUARDS, **dict.fromkeys(_PARAMETERS, _necessary_parameters)}
-"""Of nodes inside of a loop: a check must not fail for data that the other backends accept."""
+"""Checks of nodes inside of a loop, which must not fail for data that the other backends accept."""
 
 
 def may_need_guard(node: Apply) -> bool:
@@ -299,14 +299,9 @@ def _shared_index_checks(fgraph: FunctionGraph) -> dict[tuple[Apply, int], Varia
 
 
 def add_guards(fgraph: FunctionGraph, *, is_inside: bool = False) -> None:
-    """Add the checks to a graph.
+    """Add the checks to a graph before any rewrite, in place.
 
-    Parameters
-    ----------
-    fgraph
-        A graph before any rewrite; changed in place.
-    is_inside
-        Whether it is the graph inside of an Op, so that no call is repeated elsewhere if a check fails.
+    In the graph inside of an Op (`is_inside`) no call is repeated elsewhere if a check fails.
     """
     guards = _GUARDS_INSIDE if is_inside else _GUARDS
     order = fgraph.toposort()

@@ -7,7 +7,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.basic import as_tensor_variable
 
-from pytensor_cl.rewriting.host_graph.numba_registration import register_when_met
+from pytensor_cl._compat.numba_backend import register_when_met
 
 __all__ = ["InBounds", "in_bounds"]
 

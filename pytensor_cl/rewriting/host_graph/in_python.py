@@ -7,20 +7,13 @@ import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 
-from pytensor_cl._compat.numba_backend import call_perform
-from pytensor_cl.rewriting.host_graph.numba_registration import register_when_met
+from pytensor_cl._compat.numba_backend import call_perform, register_when_met
 
 __all__ = ["InPython", "can_run_in_python"]
 
 
 class InPython(Op):
-    """Runs another Op by its ``perform``, in a loop that is compiled by NUMBA, too.
-
-    Parameters
-    ----------
-    op
-        An Op of tensors.
-    """
+    """Runs another Op by its ``perform``, in a loop that is compiled by NUMBA, too."""
 
     __props__ = ("op",)
 

@@ -23,24 +23,12 @@ __all__ = ["guard_for_numba", "guard_inner_graph", "prepare_host_branches"]
 
 
 def guard_for_numba(fgraph: FunctionGraph) -> None:
-    """Add checks to the graph of a function.
-
-    Parameters
-    ----------
-    fgraph
-        A graph in canonical form, whose nodes NUMBA may run; changed in place.
-    """
+    """Add checks to the graph of a function."""
     _guard(fgraph, is_inside=False)
 
 
 def guard_inner_graph(fgraph: FunctionGraph) -> None:
-    """Add checks to the graph inside of an Op; Ops for which there is no check run in Python.
-
-    Parameters
-    ----------
-    fgraph
-        An inner graph before any rewrite; changed in place.
-    """
+    """Add checks to the graph inside of an Op; Ops for which there is no check run in Python."""
     _guard(fgraph, is_inside=True)
     replace_contracted_draws(fgraph)
     for node in fgraph.toposort():
@@ -75,7 +63,7 @@ def _guard(fgraph: FunctionGraph, *, is_inside: bool) -> None:
 
 
 def _needs_guard_inside(node: Apply) -> bool:
-    """Whether a node inside of an OpFromGraph may need a check."""
+    """Return whether a node inside of an OpFromGraph may need a check."""
     if isinstance(node.op, FinalizedOpFromGraph):
         return False
     return any(may_need_guard(inner) or must_run_in_python(inner) for inner in _nodes_inside(node.op))

@@ -28,30 +28,14 @@ def _nowhere(node: Apply) -> bool:
 
 @dataclass(frozen=True)
 class KnownFault:
-    """A fault of a backend of PyTensor's.
+    """A fault of a backend of PyTensor's."""
 
-    Attributes
-    ----------
-    backend
-        ``"C"`` or ``"NUMBA"``.
-    ops
-        Names of PyTensor's Ops, as the documentation writes them.
-    what
-        What goes wrong.
-    seen_on
-        Versions of PyTensor that have it.
-    occurs
-        Whether a node has it; the backend is not handed a graph with such a node.
-    rewrites
-        Names of PyTensor's rewrites that make the faulty Ops; the backend compiles without them.
-    """
-
-    backend: str
-    ops: str
-    what: str
-    seen_on: str
-    occurs: Callable[[Apply], bool] = _nowhere
-    rewrites: tuple[str, ...] = ()
+    backend: str  # "C" or "NUMBA"
+    ops: str  # names of PyTensor's Ops, as the documentation writes them
+    what: str  # what goes wrong
+    seen_on: str  # versions of PyTensor that have it
+    occurs: Callable[[Apply], bool] = _nowhere  # the backend is not handed a graph with such a node
+    rewrites: tuple[str, ...] = ()  # PyTensor's rewrites that make the faulty Ops; the backend compiles without them
 
 
 def _is_extreme_of_wide_integers(node: Apply) -> bool:
@@ -128,15 +112,7 @@ FAULTS: tuple[KnownFault, ...] = (
 
 
 def fault_of(backend: str, node: Apply) -> KnownFault | None:
-    """Return a fault of a backend that a node, or one in its inner graphs, has; None if none is known.
-
-    Parameters
-    ----------
-    backend
-        `NUMBA` or `C`.
-    node
-        A node of a graph in canonical form, or before it.
-    """
+    """Return a fault of a backend that a node, or one in its inner graphs, has; None if none is known."""
     own = (fault for fault in FAULTS if fault.backend == backend and fault.occurs(node))
     scalar_op: Any = getattr(node.op, "scalar_op", None)
     graphs = [scalar_op.fgraph] if hasattr(scalar_op, "fgraph") else list(graphs_inside(node.op))

@@ -76,13 +76,7 @@ def _by_positions(node: Apply) -> Variable:
 
 
 def replace_masks(fgraph: FunctionGraph) -> None:
-    """Replace masks by the positions where they are true, but for selections by a mask that is no constant.
-
-    Parameters
-    ----------
-    fgraph
-        A graph before the checks of `guards` are added; changed in place.
-    """
+    """Replace masks by the positions where they are true, but for selections by a mask that is no constant."""
     for node in fgraph.toposort():
         if has_constant_masks(node) or (has_masks(node) and not is_mask_selection(node)):
             fgraph.replace(node.outputs[0], _by_positions(node), import_missing=True)

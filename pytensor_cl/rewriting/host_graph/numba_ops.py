@@ -69,7 +69,7 @@ def is_equal_in_numba(node: Apply) -> bool:
 
 
 def _has_fused_division(scalar_op: Op) -> bool:
-    """Whether a Composite divides integers, which `guards` cannot check: INT_MIN / -1 ends the process under NUMBA."""
+    """Return whether a Composite divides integers unchecked by `guards`: INT_MIN / -1 ends the process under NUMBA."""
     if not isinstance(scalar_op, Composite):
         return False
     divisions = (n for n in scalar_op.fgraph.toposort() if isinstance(n.op, IntDiv | Mod | Composite))

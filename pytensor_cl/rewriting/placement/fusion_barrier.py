@@ -18,11 +18,6 @@ class FusionBarrier(Op):
     """An Elemwise that fusion does not recognise.
 
     It exists from the pass `insert_fusion_barriers` to `remove_fusion_barriers`.
-
-    Parameters
-    ----------
-    host
-        The Elemwise.
     """
 
     __props__ = ("host",)

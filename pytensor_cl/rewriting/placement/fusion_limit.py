@@ -19,13 +19,7 @@ MAX_ARRAYS = 32
 
 
 def split_large_composites(fgraph: FunctionGraph) -> None:
-    """Composite of 121 inputs -> several Composites of fewer.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after PyTensor's fusion and before lifting; changed in place.
-    """
+    """Composite of 121 inputs -> several Composites of fewer."""
     for node in fgraph.toposort():
         if isinstance(node.op, Elemwise) and len(node.inputs) + len(node.outputs) > MAX_ARRAYS:
             made = _split(node)
@@ -35,7 +29,7 @@ def split_large_composites(fgraph: FunctionGraph) -> None:
 
 
 def _may_replace(old: Variable, new: Variable) -> bool:
-    """Whether a result has the type of another one; an output that reads other inputs may be broadcast to less."""
+    """Return whether a result has the type of another one; one that reads other inputs may be broadcast to less."""
     return old.type.is_super(new.type) and old.type.broadcastable == new.type.broadcastable
 
 

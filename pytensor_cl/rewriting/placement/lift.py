@@ -16,6 +16,7 @@ import pytensor_cl
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
+from pytensor_cl.ops.registry import note_reason
 from pytensor_cl.ops.transfer import HostFromGpu, host_from_gpu
 from pytensor_cl.rewriting.placement.fusion_barrier import remove_fusion_barriers
 from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
@@ -29,17 +30,7 @@ _PACKAGE_FOLDERS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pyt
 
 
 class Policy:
-    """The flags of placement.
-
-    Parameters
-    ----------
-    placement
-        ``auto``, ``device`` or ``host``.
-    on_host
-        ``allow``, ``warn`` or ``raise``: what happens if there is no kernel.
-    float64
-        ``auto`` or ``raise``: what happens where a device lacks double precision.
-    """
+    """The flags of placement."""
 
     def __init__(self, placement: str = "auto", on_host: str = "allow", float64: str = "auto") -> None:
         self.placement = placement
@@ -66,7 +57,7 @@ def _scalar_source(
     if variable.owner is None or any(n != 1 for n in variable.type.shape):
         return None
     value = variable.dimshuffle()
-    value.owner.tag.opencl_reason = SCALAR
+    note_reason(value.owner, SCALAR)
     return value
 
 
@@ -144,15 +135,7 @@ def _announce_float64(decision: Decision) -> None:
 
 
 def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
-    """Replace the nodes that run on devices, and insert transfers.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops and of transfers; changed in place.
-    policy
-        The flags.
-    """
+    """Replace the nodes that run on devices, and insert transfers."""
     remove_fusion_barriers(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
     _report_unsupported(decision, policy)
@@ -162,7 +145,7 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
         if node in decision.ops:
             lifter.lift(node)
         elif node in decision.reasons:
-            node.tag.opencl_reason = decision.reasons[node]
+            note_reason(node, decision.reasons[node])
     fgraph.replace_all_validate(lifter.replacements(fgraph), reason="opencl_lift")
     cut_transfers(fgraph)
     MergeOptimizer().rewrite(fgraph)

@@ -44,23 +44,12 @@ UNUSABLE = "the device failed its self-check ('python -m pytensor_cl doctor' sho
 
 @dataclass
 class Decision:
-    """Where the nodes of a graph go.
+    """Where the nodes of a graph go."""
 
-    Attributes
-    ----------
-    ops
-        Device Op of each node that runs on a device.
-    reasons
-        Why a node stays on the host.
-    unsupported
-        Nodes that stay because there is no kernel.
-    resident
-        Inputs of the graph that are on a device: shared variables that a device node updates.
-    """
-
-    ops: dict[Apply, GpuOp] = field(default_factory=dict)
-    reasons: dict[Apply, str] = field(default_factory=dict)
-    unsupported: dict[Apply, NoKernel] = field(default_factory=dict)
+    ops: dict[Apply, GpuOp] = field(default_factory=dict)  # nodes that run on a device, with their device Ops
+    reasons: dict[Apply, str] = field(default_factory=dict)  # why a node stays on the host
+    unsupported: dict[Apply, NoKernel] = field(default_factory=dict)  # nodes that stay because there is no kernel
+    # inputs of the graph that are on a device: shared variables that a device node updates
     resident: frozenset[Variable] = frozenset()
 
     def keep(self, node: Apply, reason: str) -> None:
@@ -105,7 +94,7 @@ def _elements(variable: Variable) -> int | None:
 
 
 def _is_small_host_value(variable: Variable, decision: Decision) -> bool:
-    """Whether the host has or computes a value of few elements."""
+    """Return whether the host has or computes a value of few elements."""
     if isinstance(variable, Constant):
         return True
     owner = variable.owner
@@ -115,20 +104,20 @@ def _is_small_host_value(variable: Variable, decision: Decision) -> bool:
 
 
 def _is_host_arithmetic(node: Apply, decision: Decision) -> bool:
-    """Whether a node computes small results from small host values: settings, shape vectors, indices."""
+    """Return whether a node computes small results from small host values: settings, shape vectors, indices."""
     sizes = [_elements(v) for v in node.outputs]
     is_small = all(n is not None and n <= SMALL for n in sizes)
     return is_small and all(_is_small_host_value(v, decision) for v in node.inputs)
 
 
 def _is_never_arithmetic(node: Apply) -> bool:
-    """Whether a node computes no settings, however small its values are: a loop, or linear algebra."""
+    """Return whether a node computes no settings, however small its values are: a loop, or linear algebra."""
     core = getattr(node.op, "core_op", node.op)
     return isinstance(core, Scan) or type(core).__module__.startswith(LINEAR_ALGEBRA)
 
 
 def _makes_few_draws(node: Apply) -> bool:
-    """Whether a node draws a number of random numbers that is statically small."""
+    """Return whether a node draws a number of random numbers that is statically small."""
     if not isinstance(node.op, RandomVariable) or config.opencl__random != "numpy":
         return False
     count = _elements(node.outputs[-1])
@@ -181,20 +170,20 @@ def _clients(node: Apply, fgraph: FunctionGraph) -> Iterable[Apply]:
 
 
 def _borders_transfer(region: list[Apply], fgraph: FunctionGraph) -> bool:
-    """Whether a transfer of the user's graph is next to a region."""
+    """Return whether a transfer of the user's graph is next to a region."""
     sources = (v.owner for n in region for v in n.inputs if v.owner is not None)
     clients = (c for n in region for c in _clients(n, fgraph))
     return any(isinstance(n.op, TRANSFERS) for n in (*sources, *clients))
 
 
 def _borders_unsupported(region: list[Apply], fgraph: FunctionGraph, decision: Decision) -> bool:
-    """Whether a node without a kernel is next to a region."""
+    """Return whether a node without a kernel is next to a region."""
     neighbours = {v.owner for n in region for v in n.inputs} | {c for n in region for c in _clients(n, fgraph)}
     return not neighbours.isdisjoint(decision.unsupported)
 
 
 def _is_transfer_bound(region: list[Apply], decision: Decision) -> bool:
-    """Whether a region is memory-bound and has few nodes: the host computes it as fast as it transfers the data."""
+    """Return whether a region is memory-bound and small: the host computes it as fast as it transfers the data."""
     working = [decision.ops[n] for n in region if decision.ops[n].is_compute]
     return len(working) <= MAX_TRANSFER_BOUND_NODES and all(op.is_memory_bound for op in working)
 
@@ -215,15 +204,7 @@ def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
 
 
 def reason_of(node: Apply, context_name: str) -> str:
-    """Return why a node of a compiled graph is on the host, for nodes that replaced the placed ones.
-
-    Parameters
-    ----------
-    node
-        A host node.
-    context_name
-        The context on which it would have run.
-    """
+    """Return why a node of a compiled graph that replaced a placed one is on the host, and not in a context."""
     if isinstance(node.op, _SHAPES) or _is_host_arithmetic(node, Decision()):
         return SCALAR
     if is_forked():
@@ -274,16 +255,10 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
 
 
 def decide(fgraph: FunctionGraph, default: str, policy: str) -> Decision:
-    """Place the nodes of a graph.
+    """Place the nodes of a graph of host Ops and of transfers.
 
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops and of transfers.
-    default
-        The context of nodes for which neither inputs nor clients name one.
-    policy
-        ``"auto"``, ``"device"`` (wherever there is a kernel) or ``"host"``.
+    The policy is ``"auto"``, ``"device"`` (wherever there is a kernel) or ``"host"``. Nodes are in the context
+    `default` if neither inputs nor clients name one.
     """
     decision = _decide_once(fgraph, default, policy, frozenset())
     # A shared variable that the device updates is read from the device, so more nodes may run there.

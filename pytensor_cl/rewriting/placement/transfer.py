@@ -45,13 +45,7 @@ def _cut(node: Apply) -> Variable | None:
 
 
 def cut_transfers(fgraph: FunctionGraph) -> None:
-    """Remove transfers to where a value came from.
-
-    Parameters
-    ----------
-    fgraph
-        Changed in place.
-    """
+    """Remove transfers to where a value came from."""
     for node in fgraph.toposort():
         new = _cut(node) if node in fgraph.apply_nodes else None
         if new is not None and new is not node.outputs[0]:

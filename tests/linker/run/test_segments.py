@@ -11,7 +11,7 @@ from pytensor_cl import explain
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.scan import GpuScan
-from pytensor_cl.ops.sort.unique import GpuUnique
+from pytensor_cl.ops.sort import GpuUnique
 from tests.helpers import assert_on_device, normal, opencl
 
 pytestmark = pytest.mark.usefixtures("on_device")

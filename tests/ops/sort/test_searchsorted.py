@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl.ops.registry import NoKernel, device_op
-from pytensor_cl.ops.sort.searchsorted import GpuSearchSorted
+from pytensor_cl.ops.sort import GpuSearchSorted
 from tests.helpers import assert_all_on_device, check_against_python, host_ops, opencl
 
 

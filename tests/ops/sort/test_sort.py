@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.ops.sort.sort import GpuArgSort, GpuSort
+from pytensor_cl.ops.sort import GpuArgSort, GpuSort
 from tests.helpers import assert_all_on_device, assert_on_device, check_against_python, opencl
 
 

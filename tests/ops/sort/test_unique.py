@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.extra_ops import unique
 
-from pytensor_cl.ops.sort.unique import GpuUnique
+from pytensor_cl.ops.sort import GpuUnique
 from tests.helpers import assert_on_device, check_against_python, host_ops, opencl
 
 

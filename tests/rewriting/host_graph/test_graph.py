@@ -13,10 +13,13 @@ from pytensor_cl.ops.transfer import gpu_from_host, host_from_gpu
 from pytensor_cl.rewriting.host_graph.graph import (
     CUSTOM_REWRITES,
     HAS_DEVICE_VALUES,
+    PLACEMENT_NOT_AUTO,
+    SELECTION_OFF,
     HostGraph,
-    attach_host_graph,
+    OpenCLState,
     check_host_backends,
     host_graph_of,
+    keep_for_copies,
     keep_host_graph,
 )
 
@@ -50,10 +53,21 @@ def test_a_graph_that_names_a_device_has_none_though_rewrites_cut_its_transfers(
 def test_a_graph_that_was_checked_and_not_kept_has_none():
     fgraph = FunctionGraph([x], [x + 1])
     keep_host_graph(fgraph)
-    assert not hasattr(fgraph, "opencl_host_graph")
+    assert host_graph_of(fgraph) == PLACEMENT_NOT_AUTO
     check_host_backends(fgraph, "auto", select_backend=True)
-    attach_host_graph(fgraph)
     assert host_graph_of(fgraph) == CUSTOM_REWRITES
+
+
+def test_copies_of_a_graph_have_the_host_graph():
+    fgraph = FunctionGraph([x], [x + 1])
+    check_host_backends(fgraph, "auto", select_backend=False)
+    assert host_graph_of(fgraph.clone()) == SELECTION_OFF
+    without_features, _ = fgraph.clone_get_equiv(attach_feature=False)
+    assert host_graph_of(without_features) == PLACEMENT_NOT_AUTO
+    keep_for_copies(fgraph)
+    without_features, _ = fgraph.clone_get_equiv(attach_feature=False)
+    assert host_graph_of(without_features) == SELECTION_OFF
+    assert len([f for f in without_features._features if isinstance(f, OpenCLState)]) == 1
 
 
 def test_without_canonical_form_it_is_copied_all_the_same(context):

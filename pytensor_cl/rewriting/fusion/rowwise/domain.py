@@ -18,28 +18,18 @@ _DTYPES = frozenset(("bool", *_INTEGERS, "float32", "float64"))
 
 
 def has_single_outputs(op: ps.ScalarOp) -> bool:
-    """Whether each scalar Op of a function has one output, as the steps of a row function have; loops may have more."""
+    """Return whether each scalar Op has one output, as the steps of a row function have; loops may have more."""
     if isinstance(op, ps.Composite):
         return all(has_single_outputs(node.op) and len(node.outputs) == 1 for node in op.fgraph.apply_nodes)
     return op.nout == 1
 
 
 class FusionDomain(NamedTuple):
-    """Rows of arrays, in one context.
-
-    Attributes
-    ----------
-    context_name
-        Where the arrays are.
-    axes
-        The axes of a row, which the reductions reduce.
-    pattern
-        Per dimension of a full array, whether its length is known to be 1.
-    """
+    """Rows of arrays, in one context."""
 
     context_name: str
-    axes: tuple[int, ...]
-    pattern: tuple[bool, ...]
+    axes: tuple[int, ...]  # of a row, which the reductions reduce
+    pattern: tuple[bool, ...]  # whether the length of each dimension of a full array is known to be 1
 
     @property
     def ndim(self) -> int:
@@ -81,7 +71,7 @@ class FusionDomain(NamedTuple):
         return form if flags == tuple(known or d in self.axes for d, known in enumerate(self.pattern)) else None
 
     def accepts(self, node: Apply) -> bool:
-        """Whether a node could be part of a kernel over the rows."""
+        """Return whether a node could be part of a kernel over the rows."""
         if isinstance(node.op, GpuElemwise):
             return self._accepts_elemwise(node)
         if isinstance(node.op, GpuDimShuffle):
@@ -89,7 +79,7 @@ class FusionDomain(NamedTuple):
         return isinstance(node.op, GpuCAReduce) and reduction_domain(node) == self
 
     def is_full(self, node: Apply) -> bool:
-        """Whether a node is elementwise and makes full arrays."""
+        """Return whether a node is elementwise and makes full arrays."""
         return isinstance(node.op, GpuElemwise) and self.output_form(node.outputs[0]) is FULL
 
     def _accepts_elemwise(self, node: Apply) -> bool:
@@ -102,7 +92,7 @@ class FusionDomain(NamedTuple):
         return all(form in allowed for form in forms) and any(form is not VALUE for form in forms)
 
     def _accepts_view(self, node: Apply) -> bool:
-        """Whether a view only drops or restores the axes of the rows."""
+        """Return whether a view only drops or restores the axes of the rows."""
         source, target = self.output_form(node.inputs[0]), self.output_form(node.outputs[0])
         kept = tuple(d for d in range(self.ndim) if d not in self.axes)
         order = tuple(node.op.host.new_order)

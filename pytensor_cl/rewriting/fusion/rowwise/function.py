@@ -218,17 +218,7 @@ def _operands_of(node: Apply) -> list[Variable]:
 
 
 def fused_node(nodes: list[Apply], outputs: list[Variable], domain: FusionDomain) -> Apply:
-    """Return one node that computes what several do.
-
-    Parameters
-    ----------
-    nodes
-        In topological order.
-    outputs
-        Their outputs that other nodes need.
-    domain
-        Their fusion domain.
-    """
+    """Return one node that computes `outputs` of several nodes, which are in topological order."""
     builder, made = _RowFunctionBuilder(domain), {v for node in nodes for v in node.outputs}
     for node in nodes:
         if isinstance(node.op, GpuAdvancedSubtensor) and node.inputs[0].type.ndim > 1:
@@ -252,15 +242,5 @@ def fused_node(nodes: list[Apply], outputs: list[Variable], domain: FusionDomain
 
 
 def fuse(fgraph: FunctionGraph, nodes: list[Apply], outputs: list[Variable], domain: FusionDomain, reason: str) -> None:
-    """Replace several nodes by one.
-
-    Parameters
-    ----------
-    fgraph
-        Changed in place.
-    nodes, outputs, domain
-        The nodes in topological order, their outputs that other nodes need, and their fusion domain.
-    reason
-        Name of the rewrite.
-    """
+    """Replace several nodes, which are in topological order, by one that computes `outputs`."""
     replace_outputs(fgraph, outputs, fused_node(nodes, outputs, domain).outputs, reason)

@@ -28,13 +28,7 @@ ROW_VALUE_COST = 10
 
 
 class _Reachability:
-    """Which nodes depend on which, as sets of bits. A merged group counts as one node.
-
-    Parameters
-    ----------
-    order
-        All nodes, in topological order.
-    """
+    """Which nodes depend on which, as sets of bits. A merged group counts as one node."""
 
     def __init__(self, order: list[Apply]) -> None:
         self.order = order
@@ -72,7 +66,7 @@ class _Reachability:
             self._required.append(group)
 
     def is_convex(self, nodes: Iterable[Apply]) -> bool:
-        """Whether no path leaves and re-enters the nodes and the groups that are required to stay with them."""
+        """Return whether no path leaves and re-enters the nodes and the groups that are required to stay with them."""
         own = ancestors = descendants = 0
         for i in map(self.number.__getitem__, nodes):
             own |= 1 << i
@@ -83,23 +77,17 @@ class _Reachability:
         return not ancestors & descendants & ~own
 
     def is_required(self, node: Apply) -> bool:
-        """Whether a node belongs to a group that must stay mergeable."""
+        """Return whether a node belongs to a group that must stay mergeable."""
         return any(group >> self.number[node] & 1 for group in self._required)
 
     def completes_required(self, nodes: Iterable[Apply]) -> bool:
-        """Whether the nodes are all of a required group but its two ends."""
+        """Return whether the nodes are all of a required group but its two ends."""
         own = sum(1 << self.number[node] for node in nodes)
         return any(group & own and (group & ~own).bit_count() == 2 for group in self._required)
 
 
 class _RowFusion:
-    """Finds the groups of a graph that become one kernel each.
-
-    Parameters
-    ----------
-    fgraph
-        The graph.
-    """
+    """Finds the groups of a graph that become one kernel each."""
 
     def __init__(self, fgraph: FunctionGraph) -> None:
         self._fgraph = fgraph
@@ -123,7 +111,7 @@ class _RowFusion:
                 yield self._sorted(group), self._outputs(group), domain
 
     def is_for_gemv_pair(self, nodes: list[Apply]) -> bool:
-        """Whether a group becomes one node with two products later."""
+        """Return whether a group becomes one node with two products later."""
         return self._graph.completes_required(nodes)
 
     def _sorted(self, group: Iterable[Apply]) -> list[Apply]:
@@ -159,7 +147,7 @@ class _RowFusion:
             yield from self._clients(node)
 
     def _leads_to_reduction(self, node: Apply, domain: FusionDomain) -> bool:
-        """Whether a node is a reduction of the domain, or elementwise with such a reduction among its consumers."""
+        """Return whether a node is a reduction of the domain, or elementwise with such a consumer."""
         if node not in self._graph.number or not isinstance(node.op, GpuElemwise):
             return reduction_domain(node) == domain
         if (node, domain) not in self._leading:
@@ -175,7 +163,7 @@ class _RowFusion:
         return fits and self._graph.is_convex(larger) and self._is_one_pass(larger, domain)
 
     def _is_one_pass(self, group: dict[Apply, None], domain: FusionDomain) -> bool:
-        """Whether no full value depends on a reduction of the group, in a group that becomes part of a gemv pair."""
+        """Return whether no full value depends on a reduction, in a group that becomes part of a gemv pair."""
         if not any(map(self._graph.is_required, group)):
             return True
         dependent: set[Variable] = set()
@@ -188,7 +176,7 @@ class _RowFusion:
         return True
 
     def _is_only_elsewhere(self, node: Apply, domain: FusionDomain) -> bool:
-        """Whether only reductions of other domains depend on a node: it belongs to their kernels."""
+        """Return whether only reductions of other domains depend on a node: it belongs to their kernels."""
         if not isinstance(node.op, GpuElemwise):
             return reduction_domain(node) not in (None, domain)
         if (node, domain) not in self._only_elsewhere:
@@ -197,7 +185,7 @@ class _RowFusion:
         return self._only_elsewhere[node, domain]
 
     def _has_equal_shape(self, node: Apply, group: dict[Apply, None], domain: FusionDomain) -> bool:
-        """Whether the arrays of a node have the shape of the group's for all data: they share one.
+        """Return whether the arrays of a node have the shape of the group's for all data: they share one.
 
         A scalar that both read says nothing about their shapes.
         """
@@ -235,25 +223,19 @@ class _RowFusion:
 
 
 def _restores_axes(node: Apply, domain: FusionDomain) -> bool:
-    """Whether a node gives the result of a reduction of the domain its reduced axes back, with length 1."""
+    """Return whether a node gives the result of a reduction of the domain its reduced axes back, with length 1."""
     source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
     return source is not None and reduction_domain(source) == domain
 
 
 def _is_profitable(group: dict[Apply, None], domain: FusionDomain) -> bool:
-    """Whether fusing saves a pass over memory: another reduction, or a full array, shares it."""
+    """Return whether fusing saves a pass over memory: another reduction, or a full array, shares it."""
     reductions = sum(isinstance(node.op, GpuCAReduce) for node in group)
     return reductions > 0 and (reductions > 1 or any(domain.is_full(node) for node in group))
 
 
 def fuse_rows(fgraph: FunctionGraph) -> None:
-    """Fuse device nodes over the same rows.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Fuse device nodes over the same rows."""
     if not any(isinstance(node.op, GpuCAReduce) for node in fgraph.apply_nodes):
         return
     move_views_to_index(fgraph)

@@ -42,7 +42,7 @@ def _row_domains(variable: Variable, full: FusionDomain) -> list[FusionDomain]:
 
 
 def _is_subset(rows: FusionDomain, full: FusionDomain) -> bool:
-    """Whether a row reduction reduces some of the axes, the last one among them: columns would gain nothing."""
+    """Return whether a row reduction reduces some of the axes, the last one among them: columns would gain nothing."""
     if rows.ndim - 1 not in rows.axes:
         return False
     same = (rows.context_name, rows.pattern) == (full.context_name, full.pattern)
@@ -63,19 +63,13 @@ def _split(node: Apply, rows: FusionDomain) -> Variable:
 
 
 def _can_store_accumulator(node: Apply) -> bool:
-    """Whether device arrays can have the accumulator's dtype."""
+    """Return whether device arrays can have the accumulator's dtype."""
     has_fp64 = get_context(node.op.context_name).info.has_fp64
     return has_fp64 or (node.op.host.acc_dtype or node.outputs[0].type.dtype) != "float64"
 
 
 def split_full_reductions(fgraph: FunctionGraph) -> None:
-    """Split full reductions, so that a part of them joins the row kernel that computes their input.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Split full reductions, so that a part of them joins the row kernel that computes their input."""
     for node in fgraph.toposort():
         full = reduction_domain(node)
         if full is None or not isinstance(getattr(node.inputs[0].owner, "op", None), GpuElemwise):

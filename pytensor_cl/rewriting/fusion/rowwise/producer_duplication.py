@@ -73,15 +73,6 @@ def select_outputs(node: Apply, needed: list[int], inputs: list[Variable]) -> di
 
     The outputs keep the Types of the node's own. Fewer inputs may imply a less specific static shape, and host scalars
     imply no number of dimensions.
-
-    Parameters
-    ----------
-    node
-        An elementwise node.
-    needed
-        Indices of the outputs.
-    inputs
-        What takes the place of the node's inputs.
     """
     scalar_op = node.op.host.scalar_op
     if not isinstance(scalar_op, ps.Composite):
@@ -113,13 +104,7 @@ def _copy(
 
 
 def duplicate_producers(fgraph: FunctionGraph) -> None:
-    """Give reductions their own copies of the nodes that compute their input, if it would be stored only for them.
-
-    Parameters
-    ----------
-    fgraph
-        A graph after lifting; changed in place.
-    """
+    """Give reductions their own copies of the nodes that compute their input, if it would be stored only for them."""
     order = {node: i for i, node in enumerate(fgraph.toposort())}
     roots = fusion_roots(order)
     copies: dict[FusionDomain, dict[Variable, Variable]] = {}  # kernels of one domain share their copies

@@ -1,1 +1,0 @@
-"""Device Ops that sort or search."""
