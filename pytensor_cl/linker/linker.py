@@ -91,12 +91,9 @@ class OpenCLLinker(Linker):
 
 
 def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
-    """Return a callable that takes the values of a graph's inputs and returns those of its outputs.
+    """Return a callable that takes the values of the inputs of a conditional's branch and returns those of its outputs.
 
-    Parameters
-    ----------
-    graph
-        A rewritten graph; stays as it is. Its outputs may be inputs.
+    The rewritten graph stays as it is. Its outputs may be inputs.
     """
     copied = graph.clone()
     computed = list(dict.fromkeys(v for v in copied.outputs if v not in copied.inputs))

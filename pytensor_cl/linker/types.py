@@ -13,6 +13,7 @@ __all__ = [
     "Cell",
     "CopyOnReadCell",
     "GuardFailure",
+    "Hook",
     "HostImporter",
     "PeekCell",
     "ShapeOnlyCell",
@@ -24,7 +25,7 @@ __all__ = [
 
 Cell = Any  # a one-element list, or what reads like one
 Thunk = Callable[[], None]
-Hook = Callable[[int], None] | None
+Hook = Callable[[int], None] | None  # called with the index of a node
 
 
 class PeekCell:
@@ -91,7 +92,7 @@ class StepProgram(NamedTuple):
 
     nodes: Sequence[Apply]  # in the order of execution
     thunks: Sequence[Thunk]
-    storage: Mapping[Variable, Cell]
+    storage: dict[Variable, Cell]
     routines: Mapping[Apply, Routine]  # of each device node
     contexts: Sequence[str]
     inputs: Sequence[Variable]

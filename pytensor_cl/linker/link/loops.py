@@ -24,21 +24,16 @@ __all__ = ["InnerStep"]
 
 
 class InnerStep:
-    """An inner graph that is linked (`pytensor_cl.ops.scan.LinkedStep`).
-
-    Parameters
-    ----------
-    graph
-        The rewritten inner graph; stays as it is. Its outputs may be inputs.
-    """
+    """An inner graph that is linked (`pytensor_cl.ops.scan.LinkedStep`); it stays as it is. Outputs may be inputs."""
 
     def __init__(self, graph: FunctionGraph) -> None:
         copied = graph.clone()
         computed = list(dict.fromkeys(v for v in copied.outputs if v not in copied.inputs))
         fgraph = FunctionGraph(copied.inputs, computed, clone=False)
         self._returned = copied.outputs
-        inputs, outputs, storage = map_storage(fgraph, order_nodes(fgraph), None, None, None)
-        linker = GraphLinker(fgraph, order_nodes(fgraph), storage, ())
+        nodes = order_nodes(fgraph)
+        inputs, outputs, storage = map_storage(fgraph, nodes, None, None, None)
+        linker = GraphLinker(fgraph, nodes, storage, ())
         self._fgraph, self._linker = fgraph, linker
         self._inputs, self._outputs, self._storage = inputs, outputs, storage
         self._targets: dict[Variable, GpuArray | None] = dict.fromkeys(computed)

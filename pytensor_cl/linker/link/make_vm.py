@@ -9,7 +9,6 @@ from pytensor.link.basic import Container
 from pytensor_cl.linker.cost.model import estimate_call
 from pytensor_cl.linker.link.graph_linker import GraphLinker
 from pytensor_cl.linker.run.errors import ErrorMonitor
-from pytensor_cl.linker.run.segments import GraphExecutor
 from pytensor_cl.linker.run.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import host_functions
 from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
@@ -25,35 +24,20 @@ __all__ = ["make_vm"]
 def make_vm(
     graph_linker: GraphLinker, *, inputs: Sequence[Container], outputs: Sequence[Container], allow_gc: bool
 ) -> OpenCLVM:
-    """Return the virtual machine of a graph.
-
-    Parameters
-    ----------
-    graph_linker
-        The graph.
-    inputs, outputs
-        Containers of its inputs and outputs.
-    allow_gc
-        Whether intermediate results are freed.
-    """
+    """Return the virtual machine of a graph, whose intermediate results are freed if `allow_gc` is set."""
     fgraph = graph_linker.fgraph
     input_storage, output_storage = [c.storage for c in inputs], [c.storage for c in outputs]
     monitor = ErrorMonitor(graph_linker.routines)
     steps = ((node, graph_linker.thunk(node)) for node in graph_linker.nodes)
     thunks = [monitor.record_shapes(node, thunk, graph_linker.storage) for node, thunk in steps]
-    results = graph_linker.results(output_storage)
     linked = LinkedGraph(
         fgraph=fgraph,
-        nodes=graph_linker.nodes,
-        thunks=thunks,
-        storage_map=graph_linker.storage,
+        program=graph_linker.program(thunks, graph_linker.results(output_storage), bool(monitor)),
         input_storage=input_storage,
-        output_storage=results,
         free_after=graph_linker.free_after(allow_gc),
         allow_gc=allow_gc,
         mutable_rngs=graph_linker.mutable_rngs(),
         monitor=monitor,
-        executor=GraphExecutor(graph_linker.program(thunks, results, bool(monitor))),
         finish=graph_linker.finish,
         build_kernels=graph_linker.build,
     )

@@ -22,13 +22,7 @@ def _predecessors(fgraph: FunctionGraph, nodes: Sequence[Apply]) -> dict[Apply, 
 
 
 def order_nodes(fgraph: FunctionGraph) -> list[Apply]:
-    """Return the nodes in an order in which all kernels are enqueued that can be before the function waits.
-
-    Parameters
-    ----------
-    fgraph
-        The rewritten graph.
-    """
+    """Return the nodes in an order in which all kernels are enqueued that can be before the function waits."""
     nodes = fgraph.toposort()
     predecessors = _predecessors(fgraph, nodes)
     successors: dict[Apply, list[Apply]] = {node: [] for node in nodes}

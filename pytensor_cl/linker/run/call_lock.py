@@ -31,20 +31,13 @@ Run = Callable[..., Any]
 
 
 class _Waiter:
-    """A thread that waits for a lock.
-
-    Attributes
-    ----------
-    since
-        When the wait began, in seconds of `monotonic`.
-    woken, ended
-        Locks that are released when the thread shall check, and when its wait has ended.
-    """
+    """A thread that waits for a lock."""
 
     __slots__ = ("ended", "since", "woken")
 
     def __init__(self) -> None:
-        self.since = monotonic()
+        self.since = monotonic()  # when the wait began, in seconds
+        # Released when the thread shall check, and when its wait has ended
         self.woken, self.ended = Lock(), Lock()
         self.woken.acquire()
         self.ended.acquire()
@@ -58,21 +51,15 @@ class _Waiter:
 
 
 class CallLock:
-    """The lock of a function, or of some that update the same shared variables.
-
-    Attributes
-    ----------
-    held
-        Whether a call runs. The code that finds it false sets it in the next line.
-    waiting
-        The threads that wait for it, in order.
-    """
+    """The lock of a function, or of some that update the same shared variables."""
 
     __slots__ = ("__weakref__", "held", "waiting")
 
     def __init__(self) -> None:
+        # Whether a call runs. The code that finds it false sets it in the next line, and CPython switches no thread in
+        # between (`SerialFunction`).
         self.held = False
-        self.waiting: deque[_Waiter] = deque()
+        self.waiting: deque[_Waiter] = deque()  # the threads that wait for it, in order
         _locks.add(self)
 
     @property
@@ -81,19 +68,9 @@ class CallLock:
         return (self,)
 
     def wait(self, function: SerialFunction, action: Run | None = None) -> Run | None:
-        """Wait until the lock may be free.
+        """Wait until the lock may be free; return what runs the call, if this thread has the lock already.
 
-        Parameters
-        ----------
-        function
-            What is called.
-        action
-            What is to run instead of a call of it.
-
-        Returns
-        -------
-        callable or None
-            What runs the call, if this thread has the lock already.
+        An `action` runs instead of a call of the function.
         """
         frame = sys._getframe(1).f_back
         if self.is_held_above(frame):
@@ -129,19 +106,13 @@ class CallLock:
 
 
 class CallLocks:
-    """The locks of a function of several shared variables that other functions with different locks update.
-
-    Parameters
-    ----------
-    locks
-        In the order in which all such functions take them.
-    """
+    """The locks of a function of several shared variables that other functions with different locks update."""
 
     held = True  # so that each call runs `wait`
     waiting = ()
 
     def __init__(self, locks: Sequence[CallLock]) -> None:
-        self.locks = tuple(locks)
+        self.locks = tuple(locks)  # in the order in which all such functions take them
 
     def wait(self, function: SerialFunction, action: Run | None = None) -> Run:
         """Return what takes the locks and runs a call of the function, or an action instead."""
@@ -202,21 +173,13 @@ def _nested(function: SerialFunction, frame: FrameType | None) -> Run:
 
 
 class _CellLock:
-    """The lock of a shared variable's storage cell, kept by the virtual machines that use the cell.
-
-    Attributes
-    ----------
-    lock
-        Of the functions that update it; None if there is none.
-    machines
-        The virtual machines of all functions that have it.
-    """
+    """The lock of a shared variable's storage cell, kept by the virtual machines that use the cell."""
 
     __slots__ = ("__weakref__", "lock", "machines")
 
     def __init__(self) -> None:
-        self.lock: CallLock | None = None
-        self.machines: WeakSet[Any] = WeakSet()
+        self.lock: CallLock | None = None  # of the functions that update it; None if there is none
+        self.machines: WeakSet[Any] = WeakSet()  # of all functions that have it
 
 
 _locks: WeakSet[CallLock] = WeakSet()
@@ -264,15 +227,7 @@ def _choose_lock(machine: Any) -> None:
 
 
 def run_exclusively(cell: Cell, action: Run) -> Any:
-    """Run an action that reads or sets a shared variable while no function that updates it runs.
-
-    Parameters
-    ----------
-    cell
-        The variable's storage.
-    action
-        Called without arguments.
-    """
+    """Run an action that reads or sets a shared variable while no function that updates it runs."""
     entry = _cell_locks.get(id(cell))
     return action() if entry is None or entry.lock is None else _call_under((entry.lock,), action)
 

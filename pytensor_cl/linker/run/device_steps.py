@@ -30,9 +30,8 @@ def _reference_count(cell: Cell) -> int:
 
 
 _ONE_HOLDER = _reference_count([object()])
-"""The count for a value that only one cell refers to. It differs between versions of Python, so it is measured."""
-
-
+"""The count for a value that only one cell refers to. How many references the function adds differs between versions of
+Python, so it is measured."""
 MAX_OFFSETS = 3
 """Different misalignments of one argument that get captured graphs of their own; at others it is copied."""
 ALWAYS_IMPORT_BYTES = 1 << 19
@@ -44,11 +43,6 @@ class ArgumentImporter:
 
     Kernels then depend on the misalignment of an array: its distance from the last address at which a buffer may begin.
     Each misalignment needs a captured graph of its own. So small arrays with many different misalignments are copied.
-
-    Parameters
-    ----------
-    context
-        The context that reads them.
     """
 
     def __init__(self, context: Context) -> None:
@@ -73,14 +67,7 @@ class ArgumentImporter:
 def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cell], by_value: Sequence[bool]) -> Thunk:
     """Return the thunk of a device node: it enqueues the node's kernels.
 
-    Parameters
-    ----------
-    routine
-        The routine of the node.
-    inputs, outputs
-        Its storage cells.
-    by_value
-        Which inputs are 0-d arrays of the host that the routine takes as NumPy scalars.
+    Inputs that are 0-d arrays of the host, marked in `by_value`, are passed as NumPy scalars.
     """
     pairs = tuple(zip(inputs, by_value, strict=True))
     has_scalars = any(by_value)
@@ -104,16 +91,7 @@ def device_thunk(routine: Routine, inputs: Sequence[Cell], outputs: Sequence[Cel
 def upload_thunk(context: Context, node: Apply, source: Cell, out: Cell, upload: Callable[[Any], GpuArray]) -> Thunk:
     """Return the thunk of an upload: constants are uploaded once, shared variables when they have changed.
 
-    Parameters
-    ----------
-    context
-        The destination.
-    node
-        The upload.
-    source, out
-        Its storage cells.
-    upload
-        Makes a device array of an argument, or of a value that a host node has computed.
+    `upload` makes a device array of an argument, or of a value that a host node has computed.
     """
     name, dtype = context.name, node.inputs[0].type.numpy_dtype
 
@@ -156,12 +134,8 @@ def _constant_thunk(context: Context, value: np.ndarray, out: Cell) -> Thunk:
 def download_thunk(source: Cell, out: Cell, exclusive: bool) -> Thunk:
     """Return the thunk of a download: it waits for the device.
 
-    Parameters
-    ----------
-    source, out
-        Storage cells.
-    exclusive
-        Nothing reads the device array after the call. If the host can read its memory, the memory becomes the result.
+    If nothing reads the device array after the call (`exclusive`), and the host can read its memory, the memory becomes
+    the result.
     """
 
     def copy() -> None:

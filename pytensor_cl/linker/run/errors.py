@@ -34,38 +34,19 @@ _NO_LENGTH = ("division by zero", "float division by zero", "Maximum allowed siz
 
 
 class FreedValue(NamedTuple):
-    """What is known of an intermediate result whose cell was emptied.
+    """What is known of an intermediate result whose cell was emptied."""
 
-    Attributes
-    ----------
-    shape
-        Its shape; None for a value without one.
-    """
-
-    shape: tuple[int, ...] | None
+    shape: tuple[int, ...] | None  # None for a value without one
 
 
 class ShapeRecorder:
-    """The step of a node whose kernel may report an error. It records the shapes that the node has read.
-
-    Parameters
-    ----------
-    thunk
-        The step.
-    cells
-        Of the intermediate results that the node reads.
-
-    Attributes
-    ----------
-    shapes
-        Of these, in the last call that ran step by step; None for a value without one.
-    """
+    """The step of a node whose kernel may report an error. It records the shapes of computed inputs."""
 
     __slots__ = ("_cells", "_thunk", "shapes")
 
     def __init__(self, thunk: Thunk, cells: Sequence[Cell]) -> None:
         self._thunk, self._cells = thunk, cells
-        self.shapes: list[tuple[int, ...] | None] = []
+        self.shapes: list[tuple[int, ...] | None] = []  # in the last call that ran step by step
 
     def __call__(self) -> None:
         """Run the step."""
@@ -74,13 +55,7 @@ class ShapeRecorder:
 
 
 class ErrorMonitor:
-    """The device error flags of one function, one for each context that needs one.
-
-    Parameters
-    ----------
-    routines
-        The routine of each device node.
-    """
+    """The device error flags of one function, one for each context that needs one."""
 
     def __init__(self, routines: Mapping[Apply, Routine]) -> None:
         self._checked: list[tuple[Apply, CheckedRoutine]] = [
@@ -153,17 +128,7 @@ class _NodeCells:
 
 
 class NodeErrors:
-    """Raises errors with a note that names the node.
-
-    Parameters
-    ----------
-    fgraph, nodes, storage
-        Of the virtual machine.
-    monitor
-        Its device error flags.
-    on_device_error
-        Called before an error is raised that a kernel has reported.
-    """
+    """Raises errors of a virtual machine's nodes with a note that names the node."""
 
     def __init__(
         self,
@@ -174,7 +139,8 @@ class NodeErrors:
         on_device_error: Callable[[], None],
     ) -> None:
         self._fgraph, self._nodes, self._storage = fgraph, nodes, storage
-        self._monitor, self._on_device_error = monitor, on_device_error
+        self._monitor = monitor
+        self._on_device_error = on_device_error  # called before an error is raised that a kernel has reported
 
     def raise_device_error(self) -> None:
         """Raise the first error that a kernel has reported, if any has."""

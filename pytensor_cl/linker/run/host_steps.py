@@ -185,13 +185,5 @@ _IMPLEMENTATIONS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ..
 
 
 def host_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
-    """Return the thunk of a host node.
-
-    Parameters
-    ----------
-    node
-        A node whose inputs and outputs are values of the host.
-    inputs, outputs
-        Its storage cells.
-    """
+    """Return the thunk of a node whose inputs and outputs are values of the host."""
     return next(make for fits, make in _IMPLEMENTATIONS if fits(node))(node, inputs, outputs)

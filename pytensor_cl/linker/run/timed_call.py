@@ -20,38 +20,20 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class TimedStep(NamedTuple):
-    """A node in one call; times are the host's ``perf_counter_ns``.
+    """A node in one call; times are the host's ``perf_counter_ns``. Steps of device nodes only enqueue."""
 
-    Attributes
-    ----------
-    node
-        Its index in the order of execution.
-    start, end
-        When the host began and ended. Steps of device nodes only enqueue; a download waits.
-    shapes
-        Of the node's inputs and outputs.
-    """
-
-    node: int
+    node: int  # index in the order of execution
     start: int
     end: int
-    shapes: Shapes
+    shapes: Shapes  # of inputs and outputs
 
 
 class TimedCall:
-    """A timed call. The devices' time stamps are read when `commands` is read first.
-
-    Attributes
-    ----------
-    start, end
-        When the host began, and when the devices had finished.
-    steps
-        Of the host.
-    """
+    """A timed call. The devices' time stamps are read when `commands` is read first."""
 
     def __init__(self, start: int, logs: Sequence[CommandLog]) -> None:
         self.start = start
-        self.end = start
+        self.end = start  # when the devices had finished, as soon as they have
         self.steps: list[TimedStep] = []
         self._logs = list(logs)
         self._commands: list[Command] | None = None
@@ -76,29 +58,17 @@ def _shape(cell: Cell) -> tuple[int, ...]:
 
 
 class Timer:
-    """Times the calls of a function.
-
-    Parameters
-    ----------
-    nodes
-        In the order of execution.
-    storage
-        Variable to storage cell.
-    """
+    """Times the calls of a function."""
 
     def __init__(self, nodes: Sequence[Apply], storage: dict[Any, Cell]) -> None:
         self._cells = [tuple(storage[v] for v in (*node.inputs, *node.outputs)) for node in nodes]
         self._contexts = _contexts(nodes)
 
     def __call__(self, run: Callable[[Callable[[int], None]], None], finish: Callable[[], None]) -> TimedCall:
-        """Run a call and time it. The cost of the measurement is included.
+        """Run a call and time it; the cost of the measurement is included.
 
-        Parameters
-        ----------
-        run
-            Runs all nodes. It calls its argument with the index of each node that has run, while its values are there.
-        finish
-            Ends the call.
+        `run` calls its argument with the index of each node that has run, while its values are there; `finish` ends the
+        call.
         """
         start = perf_counter_ns()
         with timed(self._contexts) as logs:

@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.linker.run.errors import ErrorMonitor, NodeErrors
 from pytensor_cl.linker.run.rng_state import restore_rng_states, save_rng_states
 from pytensor_cl.linker.run.segments import GraphExecutor
 from pytensor_cl.linker.run.timed_call import TimedCall, Timer, node_seconds
-from pytensor_cl.linker.types import Cell, Thunk
+from pytensor_cl.linker.types import Cell, Hook, StepProgram, Thunk
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
@@ -23,87 +22,38 @@ __all__ = ["LinkedGraph", "OpenCLVM"]
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedGraph:
-    """A graph that is ready to run.
-
-    Attributes
-    ----------
-    fgraph
-        The rewritten graph.
-    nodes, thunks
-        Its nodes in the order of execution, and their steps.
-    storage_map
-        Variable to storage cell.
-    input_storage, output_storage
-        Cells of the graph's inputs, and of what a call returns.
-    free_after
-        For each node, the cells that are emptied after it: nothing reads them later.
-    allow_gc
-        Whether PyTensor empties the cells of inputs and outputs after a call.
-    mutable_rngs
-        Cells of the random generators that a call changes in place.
-    monitor
-        Errors that kernels report.
-    executor
-        Captures and replays calls.
-    finish
-        Waits for the devices.
-    build_kernels
-        Builds the kernels; called before the first run.
-    """
+    """A rewritten graph that is ready to run."""
 
     fgraph: FunctionGraph
-    nodes: Sequence[Apply]
-    thunks: Sequence[Thunk]
-    storage_map: dict[Any, Cell]
+    program: StepProgram
     input_storage: Sequence[Cell]
-    output_storage: Sequence[Cell]
-    free_after: Sequence[Sequence[Cell]]
-    allow_gc: bool
-    mutable_rngs: Sequence[Cell]
+    free_after: Sequence[Sequence[Cell]]  # for each node the cells that are emptied after it: nothing reads them later
+    allow_gc: bool  # whether PyTensor empties the cells of inputs and outputs after a call
+    mutable_rngs: Sequence[Cell]  # random generators that a call changes in place
     monitor: ErrorMonitor
-    executor: GraphExecutor
-    finish: Thunk
-    build_kernels: Thunk
+    finish: Thunk  # waits for the devices
+    build_kernels: Thunk  # called before the first run
 
 
 class OpenCLVM:
-    """What `pytensor.compile.executor.Function` calls.
-
-    Parameters
-    ----------
-    linked
-        The graph.
-
-    Attributes
-    ----------
-    is_timed
-        Whether calls are timed: they run step by step, on the device, and wait for it.
-    call_listeners
-        Called with each timed call.
-    call_lock
-        What a call of the function takes; `call_lock.assign_lock` sets it.
-    cell_locks
-        The locks of its shared variables; `call_lock.assign_lock` sets them.
-    copy_for_nested_calls
-        Copy of the function for calls within a call, once there has been one.
-    """
+    """What `pytensor.compile.executor.Function` calls."""
 
     need_update_inputs = True
 
     def __init__(self, linked: LinkedGraph) -> None:
+        program = linked.program
         self.fgraph = linked.fgraph
-        self.nodes = list(linked.nodes)
-        self.thunks = list(linked.thunks)
-        self.storage_map = linked.storage_map
-        self.input_storage = list(linked.input_storage)
-        self.output_storage = list(linked.output_storage)
+        self.nodes, self.thunks = list(program.nodes), list(program.thunks)
+        self.storage_map = program.storage
+        self.input_storage, self.output_storage = list(linked.input_storage), list(program.results)
         self.allow_gc = linked.allow_gc
-        self.is_timed = False
-        self.call_listeners: list[Callable[[TimedCall], None]] = []
+        self.is_timed = False  # timed calls run step by step, on the device, and wait for it
+        self.call_listeners: list[Callable[[TimedCall], None]] = []  # called with each timed call
+        # What a call of the function takes, and the locks of its shared variables; `call_lock.assign_lock` sets both.
         self.call_lock: Any = None
         self.cell_locks: list[Any] = []
-        self.copy_for_nested_calls: Any = None
-        self.executor = linked.executor
+        self.copy_for_nested_calls: Any = None  # of the function, once a call has called it
+        self.executor = GraphExecutor(program)
         self.mutable_rngs = list(linked.mutable_rngs)
         self._last_timed_call: TimedCall | None = None
         self._timer: Timer | None = None
@@ -111,9 +61,9 @@ class OpenCLVM:
         self._build_kernels: Thunk | None = linked.build_kernels
         self._has_checks = bool(linked.monitor)
         self._errors = NodeErrors(
-            linked.fgraph, self.nodes, linked.storage_map, linked.monitor, linked.executor.restore_recorded_shapes
+            linked.fgraph, self.nodes, self.storage_map, linked.monitor, self.executor.restore_recorded_shapes
         )
-        outputs = [linked.storage_map[v] for v in linked.fgraph.outputs]
+        outputs = [self.storage_map[v] for v in linked.fgraph.outputs]
         # Cells that PyTensor does not empty, or that are no outputs: their values are the caller's.
         self._emptied = [c for c in self.output_storage if not self.allow_gc or not any(c is o for o in outputs)]
         self._steps = list(zip(self.thunks, linked.free_after, strict=True))
@@ -156,19 +106,14 @@ class OpenCLVM:
 
     def run(
         self,
-        before: Callable[[int], None] | None = None,
-        after: Callable[[int], None] | None = None,
+        before: Hook = None,
+        after: Hook = None,
         start: int = 0,
         stop: int | None = None,
     ) -> None:
-        """Run nodes step by step.
+        """Run the nodes from `start` up to `stop` step by step.
 
-        Parameters
-        ----------
-        before, after
-            Called with the index of each node, while the values that it reads are there.
-        start, stop
-            Range of the nodes.
+        `before` and `after` are called with the index of each node, while the values that it reads are there.
         """
         with calling(getattr(self.fgraph, "name", None)):
             if self._build_kernels is not None:
@@ -177,8 +122,8 @@ class OpenCLVM:
 
     def _run_steps(
         self,
-        before: Callable[[int], None] | None,
-        after: Callable[[int], None] | None,
+        before: Hook,
+        after: Hook,
         start: int,
         stop: int | None,
     ) -> None:
