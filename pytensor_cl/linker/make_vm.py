@@ -1,17 +1,16 @@
 """Construction of the virtual machine of a graph: with fixed placement, or with a choice among backends."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import Container
 
-from pytensor_cl.linker.cost.model import estimate_call
 from pytensor_cl.linker.execution.errors import ErrorMonitor
 from pytensor_cl.linker.execution.segments import GraphExecutor
 from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.graph_linker import GraphLinker
 from pytensor_cl.linker.selection.backends import host_functions
+from pytensor_cl.linker.selection.estimate import Estimator
 from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
 from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.linker.steps.device import ShapeOnlyCell
@@ -78,5 +77,4 @@ def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker
     distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in distinguishing_inputs(graph, shared)]
     context_name = graph_linker.contexts[0] if graph_linker.contexts else ""
     info = get_context(context_name).info if context_name else None
-    estimate = partial(estimate_call, graph, info=info, nodes=graph_linker.nodes)
-    return SignatureSource(dynamic, distinguishing, estimate, context_name)
+    return SignatureSource(dynamic, distinguishing, Estimator(graph, info, graph_linker.nodes), context_name)

@@ -13,6 +13,7 @@ from pytensor_cl._compat.numba_backend import compile_with_numba, numba_unsuppor
 from pytensor_cl.linker.execution.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.execution.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
+from pytensor_cl.linker.selection.estimate import CompilePrices, Work
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_backend.canonical_copy import CanonicalCopy
 from pytensor_cl.rewriting.host_backend.known_faults import NUMBA, C, excluded_rewrites
@@ -48,7 +49,7 @@ class Backend:
 
     name: ClassVar[str] = DEVICE
     warmup_calls: ClassVar[int] = WARMUP_CALLS + 8
-    _compile_seconds: ClassVar[tuple[float, float]] = 0.5, 0.05
+    compile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.5, node=0.05, product=0.05)
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -59,16 +60,9 @@ class Backend:
         """As `run`, for calls that are not timed."""
         return self.run
 
-    def compile_seconds(self, nodes: int) -> float:
-        """Return how long the first call may compile.
-
-        Parameters
-        ----------
-        nodes
-            Nodes of the graph with elementwise ones fused.
-        """
-        fixed, per_node = self._compile_seconds
-        return 0.0 if self.is_compiled else fixed + per_node * nodes
+    def compile_seconds(self, work: Work) -> float:
+        """Return how long the first call may compile, with empty caches."""
+        return 0.0 if self.is_compiled else self.compile_prices.seconds(work)
 
 
 class HostFunction(Backend):
@@ -160,7 +154,7 @@ class NumbaFunction(HostFunction):
     """
 
     name = NUMBA
-    _compile_seconds = 0.3, 0.12
+    compile_prices = CompilePrices(fixed=0.25, node=0.12, product=1.0)
     _fast_run: Run | None = None
 
     @property
@@ -207,7 +201,7 @@ class CFunction(HostFunction):
     """The graph as it is, by PyTensor's C backend."""
 
     name = C
-    _compile_seconds = 0.0, 0.5
+    compile_prices = CompilePrices(fixed=0.0, node=0.5, product=0.5)
     _fast_run: Run | None = None
 
     @property

@@ -29,6 +29,15 @@ SHORTEST = 1e-9
 """Seconds that a call counts for at least, where a coarse clock measured none."""
 
 
+def winnable_share(ratio: float) -> float:
+    """Return which share of the time a backend can win that is estimated to take `ratio` times as long as another.
+
+    A call may take a quarter of the estimate. From twice the time on the share is 1 / ratio, which is larger: an
+    estimate delays a trial and never forbids it.
+    """
+    return 1 - ratio / 4 if ratio < 2 else 1 / ratio
+
+
 @dataclass(frozen=True)
 class SelectionPolicy:
     """The numbers of the selection.
@@ -219,12 +228,12 @@ class SignatureStats:
     def _trial_at(self, name: str) -> float:
         """Return the elapsed seconds at which a backend is tried that was not measured.
 
-        A backend that is estimated to be slower waits for a larger multiple of its time to compile.
+        By then it could have won the time that it compiles, had it run all these calls.
         """
         mine = max(self.seconds[self.backend], SHORTEST)
         candidate = self.candidates[name]
         estimate = candidate.estimate if isfinite(candidate.estimate) else mine
-        cost = candidate.compile_seconds * max(estimate / mine, 1.0) + self._run_cost(name, estimate)
+        cost = candidate.compile_seconds / winnable_share(estimate / mine) + self._run_cost(name, estimate)
         delay = self.policy.trial_budget * cost * 2 ** min(self._failed_trials[name], 30)
         return self._waits_since.get(name, 0.0) + delay
 

@@ -7,7 +7,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from pytensor_cl.linker.cost.model import CostEstimate
+from pytensor_cl.linker.selection.estimate import CostEstimate
 from pytensor_cl.linker.types import Cell
 
 __all__ = ["SignatureSource", "bucket", "distinguishing_inputs", "has_dynamic_shape"]

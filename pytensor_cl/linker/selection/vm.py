@@ -17,10 +17,10 @@ from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.link.basic import Container
 
 from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory, OutOfDiskSpace
-from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, HostFunction, Run
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call
+from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate
 from pytensor_cl.linker.selection.policy import Candidate, SelectionPolicy, SignatureStats
 from pytensor_cl.linker.selection.signature import SignatureSource, bucket
 from pytensor_cl.linker.types import Cell
@@ -194,23 +194,23 @@ class SelectingVM(OpenCLVM):
         self._device.is_compiled = self._build_kernels is None
         cost = self._estimate()
         seconds = {DEVICE: cost.device, NUMBA: cost.numba, C: cost.c}
-        spin = BLAS_SPIN_SECONDS if cost.uses_blas else 0.0
+        spin = BLAS_SPIN_SECONDS if cost.work.products else 0.0
         return {
-            b.name: Candidate(seconds[b.name], b.compile_seconds(cost.compiled_nodes), b.warmup_calls, spin)
+            b.name: Candidate(seconds[b.name], b.compile_seconds(cost.work), b.warmup_calls, spin)
             for b in (self._device, *self._host_backends.values())
         }
 
     def _estimate(self) -> CostEstimate:
         """Estimate the time of a call. A defect of the cost model is logged and reported; the call continues."""
         if not self._computes_on_device:
-            return CostEstimate(inf, inf, inf, len(self.nodes))
+            return CostEstimate(inf, inf, inf, NO_WORK._replace(nodes=len(self.nodes)))
         try:
             return self._source.estimate([getattr(_value_anywhere(c), "shape", ()) for c in self.input_storage])
         except Exception as error:
             if not self.problem:
                 self.problem = f"estimates failed: {type(error).__name__}: {error}"
                 _log.warning("The estimate of a call's time failed; the device goes first.", exc_info=True)
-            return CostEstimate(inf, inf, inf, len(self.nodes))
+            return CostEstimate(inf, inf, inf, NO_WORK._replace(nodes=len(self.nodes)))
 
     def _apply(self, stats: SelectedSignature) -> None:
         """Let the generated call run the backend that the statistics have chosen."""
