@@ -10,6 +10,7 @@ from pytensor_cl.linker.execution.segments import GraphExecutor
 from pytensor_cl.linker.execution.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.graph_linker import GraphLinker
 from pytensor_cl.linker.selection.backends import host_functions
+from pytensor_cl.linker.selection.compiled_before import CompiledBefore
 from pytensor_cl.linker.selection.estimate import Estimator
 from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
 from pytensor_cl.linker.selection.vm import SelectingVM
@@ -62,11 +63,19 @@ def make_vm(
         vm = OpenCLVM(linked)
         vm.build()
         return vm
-    host_backends = host_functions(canonical_copy, input_storage, output_storage)
+    compiled_before = CompiledBefore(canonical_copy.graph)
+    host_backends = host_functions(canonical_copy, input_storage, output_storage, compiled_before)
     for host in host_backends:
         host.function_name = getattr(fgraph, "name", None)
     source = _signature_source(canonical_copy.graph, input_storage, graph_linker)
-    return SelectingVM(linked, host_backends=host_backends, source=source, arguments=inputs, results=outputs)
+    return SelectingVM(
+        linked,
+        host_backends=host_backends,
+        compiled_before=compiled_before,
+        source=source,
+        arguments=inputs,
+        results=outputs,
+    )
 
 
 def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> SignatureSource:
