@@ -36,7 +36,7 @@ class Backend:
     warmup_calls: ClassVar[int] = WARMUP_CALLS + 8
     """Calls that are slower than later ones. The device captures one of the first calls, and in the following ones
     measures how many threads to use. The first call on the host compiles; the second one fills the caches."""
-    compile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=1.0, node=0.07, product=0.07)
+    compile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.5, node=0.07, product=0.07)
     recompile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.1, node=0.01, product=0.01)
     """With what an earlier process left in the caches on disk."""
 
