@@ -31,7 +31,8 @@ def __call__(self, *args, **kwargs):
 """
 """A call that takes a lock of the function first. Between the last test of `held` and the line that sets it, CPython
 switches no thread and handles no signal: it does so at the start of functions, after calls and at the end of loop
-bodies. A `threading.Lock` takes four times as long, a tenth of the smallest function's time."""
+bodies. In a call of 0.9 us this takes 0.04 us. An RLock here takes 0.2 us, and in a method that calls the original
+one 0.43 us (docs/design/008-backend-selection.md)."""
 
 
 def _body_of(method: Callable[..., Any]) -> tuple[list[ast.stmt], int] | None:
@@ -109,15 +110,7 @@ copyreg.pickle(SerialFunction, copyreg.dispatch_table[Function])
 
 
 def serialise_calls(vm_type: type, prepare: Callable[[SerialFunction], None]) -> None:
-    """Make every function with a certain virtual machine a `SerialFunction`.
-
-    Parameters
-    ----------
-    vm_type
-        The class of the virtual machine.
-    prepare
-        Gives the virtual machine of a new function its `call_lock`.
-    """
+    """Make every function with a virtual machine of a class a `SerialFunction`; `prepare` gives it a `call_lock`."""
     create = FunctionMaker.create
 
     @wraps(create)

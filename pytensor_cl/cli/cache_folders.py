@@ -14,6 +14,7 @@ from pytensor_cl.codegen.checked_files import is_intact
 from pytensor_cl.codegen.folders import default_folder, expected_problem, user_folder
 from pytensor_cl.codegen.rendered import rendered_folder
 from pytensor_cl.codegen.temporary import abandoned_folders
+from pytensor_cl.linker.selection.compiled_before import compiled_folder
 from pytensor_cl.runtime.compilation.binaries import programs_folder
 from pytensor_cl.runtime.compilation.kernel_objects import INVOKER_FILES, invoker_folder
 from pytensor_cl.runtime.drivers import all_hooks
@@ -111,6 +112,7 @@ def cache_folders() -> list[CacheFolder]:
     folders = [
         _checked("pytensor-cl, texts", rendered_folder()),
         _checked("pytensor-cl, programs", programs_folder(None)),
+        _checked("pytensor-cl, graphs that were compiled", compiled_folder()),
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("pyopencl, invokers", invoker_folder(), (INVOKER_FILES,)),
         _checked("pytensor-cl, features", features_folder(ours or None)),

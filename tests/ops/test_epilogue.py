@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl.linker.cost.flops import flops
+from pytensor_cl.linker.reports.flops import flops
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from pytensor_cl.ops.gemm import GpuDot22, GpuDot22Scalar, GpuGemm

@@ -1,16 +1,16 @@
 """Construction of the virtual machine of a graph: with fixed placement, or with a choice among backends."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import Container
 
-from pytensor_cl.linker.cost.model import estimate_call
 from pytensor_cl.linker.link.graph_linker import GraphLinker
 from pytensor_cl.linker.run.errors import ErrorMonitor
 from pytensor_cl.linker.run.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import host_functions
+from pytensor_cl.linker.selection.compiled_before import CompiledBefore
+from pytensor_cl.linker.selection.estimate import Estimator
 from pytensor_cl.linker.selection.signature import SignatureSource, distinguishing_inputs, has_dynamic_shape
 from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.linker.types import Cell, ShapeOnlyCell
@@ -46,11 +46,19 @@ def make_vm(
         vm = OpenCLVM(linked)
         vm.build()
         return vm
-    host_backends = host_functions(canonical_copy, input_storage, output_storage)
+    compiled_before = CompiledBefore(canonical_copy.graph)
+    host_backends = host_functions(canonical_copy, input_storage, output_storage, compiled_before)
     for host in host_backends:
         host.function_name = getattr(fgraph, "name", None)
     source = _signature_source(canonical_copy.graph, input_storage, graph_linker)
-    return SelectingVM(linked, host_backends=host_backends, source=source, arguments=inputs, results=outputs)
+    return SelectingVM(
+        linked,
+        host_backends=host_backends,
+        compiled_before=compiled_before,
+        source=source,
+        arguments=inputs,
+        results=outputs,
+    )
 
 
 def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> SignatureSource:
@@ -61,5 +69,4 @@ def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker
     distinguishing = [(cells[i], graph.inputs[i].type.ndim) for i in distinguishing_inputs(graph, shared)]
     context_name = graph_linker.contexts[0] if graph_linker.contexts else ""
     info = get_context(context_name).info if context_name else None
-    estimate = partial(estimate_call, graph, info=info, nodes=graph_linker.nodes)
-    return SignatureSource(dynamic, distinguishing, estimate, context_name)
+    return SignatureSource(dynamic, distinguishing, Estimator(graph, info, graph_linker.nodes), context_name)

@@ -69,7 +69,7 @@ class HostNode:
     op, node
         The Op and its node.
     reason
-        Why it is not on a device.
+        The reason why it is not on a device.
     """
 
     op: Any
@@ -90,7 +90,7 @@ class InnerNode:
     place
         The context's name, or ``"host"``.
     reason
-        Why it is on the host; empty for others.
+        The reason why it is on the host; empty for other nodes.
     """
 
     outer: Op
@@ -128,25 +128,25 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Choice:
-    """Where calls with inputs of about the same sizes run.
+    """The backend of the calls with inputs of about the same sizes.
 
     Attributes
     ----------
     shapes
-        Of the inputs whose shapes are not fixed, in the first such call.
+        Shapes of the inputs, except fixed ones, in the first such call.
     side
         ``"device"``, or ``"host"``: the whole function by another backend.
     backend
-        Which one of the host that is or would be, ``"NUMBA"`` or ``"C"``.
+        The backend of the host that runs the calls, or is the fastest one of the host: ``"NUMBA"`` or ``"C"``.
     device_seconds, host_seconds
         Measured time of a call on the device, and on that backend of the host; None where it was not measured.
     seconds
         Measured time of a call on each backend that was tried.
     why
-        Why it is that side, what the others have raised, and which one is tried next.
+        The reason for the side, the errors of the other backends, and the next trial.
     next_backend, next_calls
-        What is tried or timed again next, ``"device"``, ``"NUMBA"`` or ``"C"``, and after how many calls; None if
-        nothing is.
+        The backend that is tried or timed again next, ``"device"``, ``"NUMBA"`` or ``"C"``, and the number of calls
+        until then; None if there is none.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -173,7 +173,7 @@ class GraphReport:
     launches
         Number of OpenCL launches that run them.
     syncs
-        How often a call waits for the device.
+        Number of times that a call waits for the device.
     arena_bytes, live_bytes
         Memory of intermediate results, which all captured graphs of a context share, and the most of it that is live at
         the same time: no memory plan needs less.
@@ -205,15 +205,15 @@ class Explanation:
     Attributes
     ----------
     device_nodes, host_nodes, transfers
-        Of calls that run on the device, in the order of execution.
+        Nodes and transfers of calls that run on the device, in the order of execution.
     choices
-        What the calls so far have decided, for each class of sizes.
+        The backends that the calls so far have selected, for each class of sizes.
     fixed
-        Why no call has a choice, if none has.
+        The reason why all calls run on one backend; empty if they do not.
     captured_graphs
         The captured graphs that calls replay.
     not_captured
-        Why no call can be captured, if none can.
+        The reason why no call can be captured; empty if calls can.
     graph_breaks
         Nodes that run step by step between captured graphs of the others, and why.
     inner_nodes

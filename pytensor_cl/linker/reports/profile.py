@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from pytensor.graph.basic import Apply
 
-from pytensor_cl.linker.cost.flops import bytes_moved, flops
 from pytensor_cl.linker.linker import OpenCLLinker
+from pytensor_cl.linker.reports.flops import bytes_moved, flops
 from pytensor_cl.linker.reports.tables import Table, html, text
 from pytensor_cl.linker.reports.trace import write_trace
 from pytensor_cl.linker.run.timed_call import TimedCall, TimedStep
@@ -78,7 +78,7 @@ class NodeTime:
     nbytes
         That it has to read and write at least, or that it transferred.
     flops
-        Arithmetic, by `pytensor_cl.linker.cost.flops.flops`.
+        Arithmetic, by `pytensor_cl.linker.reports.flops.flops`.
     """
 
     node: Apply

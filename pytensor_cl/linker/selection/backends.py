@@ -13,6 +13,8 @@ from pytensor_cl._compat.numba_backend import compile_with_numba, numba_unsuppor
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.run.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
+from pytensor_cl.linker.selection.compiled_before import CompiledBefore
+from pytensor_cl.linker.selection.estimate import CompilePrices, Work
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.rewriting.host_graph.graph import HostGraph
 from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, C, excluded_rewrites
@@ -28,81 +30,58 @@ Run = Callable[[], list[Any]]
 
 
 class Backend:
-    """What runs the calls of a function on the device.
-
-    Parameters
-    ----------
-    run
-        Runs a call, returns the values of the outputs.
-
-    Attributes
-    ----------
-    name
-        ``"device"``, ``"NUMBA"`` or ``"C"``.
-    warmup_calls
-        Calls that are slower than later ones. The device captures one of the first calls, and in the following ones
-        measures how many threads to use. The first call on the host compiles; the second one fills the caches.
-    is_compiled
-        Whether a call compiles nothing.
-    """
+    """The backend that runs the calls of a function on the device, by a function that returns the outputs."""
 
     name: ClassVar[str] = DEVICE
     warmup_calls: ClassVar[int] = WARMUP_CALLS + 8
-    _compile_seconds: ClassVar[tuple[float, float]] = 0.5, 0.05
+    """Calls that are slower than later ones. The device captures one of the first calls, and in the following ones
+    measures how many threads to use. The first call on the host compiles; the second one fills the caches."""
+    compile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.5, node=0.07, product=0.07)
+    recompile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.1, node=0.01, product=0.01)
+    """With what an earlier process left in the caches on disk."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, compiled_before: CompiledBefore) -> None:
         self.run = run
-        self.is_compiled = False
+        self.is_compiled = False  # a call compiles nothing
+        self._compiled_before = compiled_before
 
     @property
     def fast_run(self) -> Run:
         """As `run`, for calls that are not timed."""
         return self.run
 
-    def compile_seconds(self, nodes: int) -> float:
-        """Return how long the first call may compile.
+    def compile_seconds(self, work: Work) -> float:
+        """Return how long the first call may compile."""
+        if self.is_compiled:
+            return 0.0
+        prices = self.recompile_prices if self.name in self._compiled_before else self.compile_prices
+        return prices.seconds(work)
 
-        Parameters
-        ----------
-        nodes
-            Nodes of the graph with elementwise ones fused.
-        """
-        fixed, per_node = self._compile_seconds
-        return 0.0 if self.is_compiled else fixed + per_node * nodes
+    def note_compiled(self) -> None:
+        """Note that a call has compiled the graph."""
+        if not self.is_compiled:
+            self.is_compiled = True
+            self._compiled_before.add(self.name)
 
 
 class HostFunction(Backend):
-    """The whole graph as a function of one of PyTensor's own backends, compiled by its first call.
+    """The whole graph in canonical form as a function of one of PyTensor's own backends, compiled by its first call.
 
-    Parameters
-    ----------
-    copy
-        The graph in canonical form.
-    cells
-        Storage of the inputs.
-    outputs
-        Storage of the graph's first outputs, as many as are computed; empty after each call, if results are dropped.
-
-    Attributes
-    ----------
-    run
-        Computes the outputs.
-    compile_failed
-        Whether the last failure was that the backend could not compile the graph, and not one of the data.
-    function_name
-        For messages.
+    There are cells for the first outputs of the graph, as many as are computed.
     """
 
     warmup_calls = 2
-    function_name: str | None = None
+    function_name: str | None = None  # for messages
 
-    def __init__(self, copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell]) -> None:
-        super().__init__(self._first_call)
+    def __init__(
+        self, copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell], compiled_before: CompiledBefore
+    ) -> None:
+        super().__init__(self._first_call, compiled_before)
         self._copy = copy
         self._given = cells
         self._cells = [_HostReadCell(c) if isinstance(c, DeviceCell) else c for c in cells]
         self._outputs = outputs
-        self.compile_failed = False
+        self.compile_failed = False  # the last failure was one of the backend and not of the data
         self._compiled: Run | None = None
 
     @property
@@ -130,12 +109,13 @@ class HostFunction(Backend):
         try:
             results = self.run()
         except Exception:
-            self.is_compiled = not self.compile_failed
+            if not self.compile_failed:
+                self.note_compiled()
             raise
         except BaseException:  # an interrupt
             self.run = self._first_call
             raise
-        self.is_compiled = True
+        self.note_compiled()
         return results
 
     @property
@@ -160,7 +140,8 @@ class NumbaFunction(HostFunction):
     """
 
     name = NUMBA
-    _compile_seconds = 0.3, 0.12
+    compile_prices = CompilePrices(fixed=0.25, node=0.12, product=1.5)
+    recompile_prices = CompilePrices(fixed=0.1, node=0.012, product=0.012)
     _fast_run: Run | None = None
 
     @property
@@ -207,7 +188,8 @@ class CFunction(HostFunction):
     """The graph as it is, by PyTensor's C backend."""
 
     name = C
-    _compile_seconds = 0.0, 0.5
+    compile_prices = CompilePrices(fixed=0.0, node=0.5, product=0.5)
+    recompile_prices = CompilePrices(fixed=0.25, node=0.01, product=0.01)
     _fast_run: Run | None = None
 
     @property
@@ -292,16 +274,12 @@ def _raise_at_first_result(graph: FunctionGraph) -> None:
         raise_with_op(graph, node, None)
 
 
-def host_functions(copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell]) -> list[HostFunction]:
-    """Return the backends of the host that may run a graph, the preferred one first.
-
-    Parameters
-    ----------
-    copy, cells, outputs
-        As `HostFunction` takes them.
-    """
+def host_functions(
+    copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell], compiled_before: CompiledBefore
+) -> list[HostFunction]:
+    """Return the backends of the host that may run a graph, the preferred one first."""
     is_allowed: dict[type[HostFunction], bool] = {
         NumbaFunction: not copy.numba_excluded,
         CFunction: copy.c_eligible,
     }
-    return [kind(copy, cells, outputs) for kind, allowed in is_allowed.items() if allowed]
+    return [kind(copy, cells, outputs, compiled_before) for kind, allowed in is_allowed.items() if allowed]

@@ -77,24 +77,16 @@ def make(run, run_with_copies, ndarray, {cells}):
 
 
 class SlowPaths(NamedTuple):
-    """What a generated call leaves to the virtual machine.
-
-    Attributes
-    ----------
-    find_stats
-        Returns the statistics of the arguments' signature; None if an argument has no shape.
-    run_slowly
-        Runs a call that belongs to a comparison, or that has values which compiled code cannot read.
-    run_after_failure
-        Runs a call again that has failed on the present backend, or raises the error.
-    run_without_selection
-        Runs a call whose arguments have no signature.
-    """
+    """What a generated call leaves to the virtual machine."""
 
     find_stats: Callable[[], Any]
+    """Returns the statistics of the arguments' signature; None if an argument has no shape."""
     run_slowly: Callable[[Any], list[Any]]
+    """Runs a call that belongs to a comparison, or that has values which compiled code cannot read."""
     run_after_failure: Callable[[Any, Exception], list[Any]]
+    """Runs a call again that has failed on the present backend, or raises the error."""
     run_without_selection: Callable[[], list[Any]]
+    """Runs a call whose arguments have no signature."""
 
 
 def compile_call(
@@ -106,18 +98,9 @@ def compile_call(
 ) -> Callable[[], list[Any]]:
     """Return the function that runs a call.
 
-    Parameters
-    ----------
-    paths
-        Of the virtual machine.
-    distinguishing
-        Cells of the arguments that make the signature, and their numbers of dimensions.
-    emptied
-        Cells that are empty after each call.
-    host_array_cells
-        Cells that compiled code of the host reads; see `with_host_arrays`.
-    context_name
-        Of the device, whose copies of shared variables have the shape too.
+    `distinguishing` are the cells of the arguments that make the signature, with their numbers of dimensions; `emptied`
+    are empty after each call; compiled code of the host reads `host_array_cells`, see `with_host_arrays`. The device
+    of the context may hold copies of shared variables, which have the shape too.
     """
     cells = {f"c{i}": getattr(cell, "shared", cell) for i, (cell, _) in enumerate(distinguishing)}
     cells |= {f"d{i}": cell for i, cell in enumerate(emptied)}
@@ -155,13 +138,7 @@ def compile_call(
 def with_host_arrays(run: Callable[[], list[Any]], cells: Sequence[Cell]) -> Callable[[], list[Any]]:
     """Return a function that runs with a NumPy array in each cell, as compiled code of the host reads it.
 
-    Parameters
-    ----------
-    run
-        The compiled code.
-    cells
-        Of arguments that may be NumPy scalars or have another byte order, and of shared variables, which may be on a
-        device.
+    Arguments may be NumPy scalars or have another byte order, and shared variables may be on a device.
     """
 
     def run_with_copies() -> list[Any]:

@@ -5,10 +5,9 @@ of those calls that belong to a comparison.
 
 1. The first backend is the one with the least estimated time of a call, plus its time to compile spread over
    `SelectionPolicy.horizon` calls. It is timed at once.
-2. Each other backend is tried once. It waits until the calls so far took `SelectionPolicy.trial_budget` times what the
-   trial is expected to cost, most of which is the time to compile. So a trial does not take longer than an earlier one
-   could have saved. That is a finite number of calls, which `SignatureStats.next_comparison` returns. An
-   estimate delays a trial; it never forbids one.
+2. Each other backend is tried once. A trial compiles inside a call, so it waits until the backend could have won the
+   time to compile in the calls so far: see `winnable_share`. That is a finite number of calls, which
+   `SignatureStats.next_comparison` returns. An estimate delays a trial; it never forbids one.
 3. A comparison times the present backend and then the other one. The other one takes over if it is faster by
    `SelectionPolicy.min_gain`.
 4. The two fastest are compared again each time when the time spent has grown by `SelectionPolicy.recheck_growth`.
@@ -27,6 +26,15 @@ NEVER = 1 << 60
 """More calls than there are: no comparison is planned."""
 SHORTEST = 1e-9
 """Seconds that a call counts for at least, where a coarse clock measured none."""
+
+
+def winnable_share(ratio: float) -> float:
+    """Return which share of the time a backend can win that is estimated to take `ratio` times as long as another.
+
+    A call may take a quarter of the estimate. From twice the time on the share is 1 / ratio, which is larger: an
+    estimate delays a trial and never forbids it.
+    """
+    return 1 - ratio / 4 if ratio < 2 else 1 / ratio
 
 
 @dataclass(frozen=True)
@@ -66,53 +74,20 @@ class SelectionPolicy:
 
 @dataclass
 class Candidate:
-    """What is known of a backend before it has run.
-
-    Attributes
-    ----------
-    estimate
-        Seconds of a call, by the cost model; inf if unknown.
-    compile_seconds
-        Seconds that its first call compiles; 0 once it is compiled.
-    warmup_calls
-        Calls that are slower than later ones.
-    warmup_seconds
-        Seconds of calls until the threads of another backend do not take the cores any more.
-    """
+    """What is known of a backend before it has run."""
 
     estimate: float
+    """Estimated seconds of a call; inf if unknown."""
     compile_seconds: float
+    """Seconds that its first call compiles; 0 once it is compiled."""
     warmup_calls: int
+    """Calls that are slower than later ones."""
     warmup_seconds: float = 0.0
+    """Seconds of calls until the threads of another backend do not take the cores any more."""
 
 
 class SignatureStats:
-    """The present backend of a signature, what was measured, and the next comparison.
-
-    Parameters
-    ----------
-    candidates
-        Backends by name. Of equals the first one is preferred.
-    policy
-        The numbers.
-    excluded
-        Backends that must not run these calls, and why.
-
-    Attributes
-    ----------
-    backend
-        The backend that runs the calls outside of comparisons.
-    seconds
-        Measured median time of a call, by backend.
-    excluded
-        Backends that do not run these calls, and why.
-    failures
-        Why the last trial of a backend failed, for a reason that may pass.
-    calls_left
-        Calls until the next comparison; 0 while one is under way. The caller counts it down.
-    elapsed
-        Seconds of calls of the present backend between comparisons, so far.
-    """
+    """The present backend of a signature, what was measured, and the next comparison; of equal backends the first."""
 
     def __init__(
         self,
@@ -122,11 +97,11 @@ class SignatureStats:
     ) -> None:
         self.policy = policy or SelectionPolicy()
         self.candidates = dict(candidates)
-        self.excluded = dict(excluded or {})
-        self.seconds: dict[str, float] = {}
-        self.failures: dict[str, str] = {}
-        self.calls_left = 0
-        self.elapsed = 0.0
+        self.excluded = dict(excluded or {})  # backends that must not run these calls, and why
+        self.seconds: dict[str, float] = {}  # measured median time of a call
+        self.failures: dict[str, str] = {}  # of the last trial, for a reason that may pass
+        self.calls_left = 0  # until the next comparison, 0 while one is under way; the caller counts it down
+        self.elapsed = 0.0  # seconds of calls of the present backend between comparisons, so far
         self._failed_trials: Counter[str] = Counter()
         self._waits_since: dict[str, float] = {}  # elapsed seconds when a trial failed
         self._recheck_at = inf  # elapsed seconds
@@ -219,12 +194,12 @@ class SignatureStats:
     def _trial_at(self, name: str) -> float:
         """Return the elapsed seconds at which a backend is tried that was not measured.
 
-        A backend that is estimated to be slower waits for a larger multiple of its time to compile.
+        By then it could have won the time that it compiles, had it run all these calls.
         """
         mine = max(self.seconds[self.backend], SHORTEST)
         candidate = self.candidates[name]
         estimate = candidate.estimate if isfinite(candidate.estimate) else mine
-        cost = candidate.compile_seconds * max(estimate / mine, 1.0) + self._run_cost(name, estimate)
+        cost = candidate.compile_seconds / winnable_share(estimate / mine) + self._run_cost(name, estimate)
         delay = self.policy.trial_budget * cost * 2 ** min(self._failed_trials[name], 30)
         return self._waits_since.get(name, 0.0) + delay
 

@@ -7,7 +7,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from pytensor_cl.linker.cost.model import CostEstimate
+from pytensor_cl.linker.selection.estimate import CostEstimate
 from pytensor_cl.linker.types import Cell
 
 __all__ = ["SignatureSource", "bucket", "distinguishing_inputs", "has_dynamic_shape"]
@@ -16,24 +16,15 @@ Shape = tuple[int, ...]
 
 
 class SignatureSource(NamedTuple):
-    """What the signatures of a function's calls are made from.
-
-    Attributes
-    ----------
-    dynamic
-        Cells of all inputs whose shapes are known only when the function is called.
-    distinguishing
-        Those of them that determine the shapes of all, and their numbers of dimensions.
-    estimate
-        Estimates the time of a call from the shapes of all inputs.
-    context_name
-        Of the device; empty if there is none.
-    """
+    """What the signatures of a function's calls are made from, and what estimates the time of a call from shapes."""
 
     dynamic: Sequence[Cell]
+    """Cells of all inputs whose shapes are known only when the function is called."""
     distinguishing: Sequence[tuple[Cell, int]]
+    """Those of them that determine the shapes of all, and their numbers of dimensions."""
     estimate: Callable[[Sequence[Shape]], CostEstimate]
     context_name: str = ""
+    """Name of the device's context; empty if there is none."""
 
 
 def bucket(shapes: Sequence[Shape]) -> tuple[tuple[int, ...], ...]:
@@ -64,14 +55,8 @@ class _DisjointSets(dict[Variable, Variable]):
 def distinguishing_inputs(fgraph: FunctionGraph, least_preferred: set[Variable]) -> list[int]:
     """Return the positions of inputs that determine the shapes of all inputs: one of those that must have equal shapes.
 
-    Elementwise nodes join inputs with the same broadcast pattern, and transposes join their input and output.
-
-    Parameters
-    ----------
-    fgraph
-        A graph before any rewrite.
-    least_preferred
-        Inputs that are chosen only where no other input will do.
+    Elementwise nodes join inputs with the same broadcast pattern, and transposes join their input and output. Inputs in
+    `least_preferred` are chosen only where no other input will do.
     """
     sets = _DisjointSets()
     for node in fgraph.toposort():

@@ -17,10 +17,11 @@ from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.link.basic import Container
 
 from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory, OutOfDiskSpace
-from pytensor_cl.linker.cost.model import CostEstimate
 from pytensor_cl.linker.run.vm import LinkedGraph, OpenCLVM
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, HostFunction, Run
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call
+from pytensor_cl.linker.selection.compiled_before import CompiledBefore
+from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate
 from pytensor_cl.linker.selection.policy import Candidate, SelectionPolicy, SignatureStats
 from pytensor_cl.linker.selection.signature import SignatureSource, bucket
 from pytensor_cl.linker.types import Cell
@@ -42,42 +43,20 @@ _log = logging.getLogger("pytensor_cl")
 
 
 class SelectedSignature(SignatureStats):
-    """The statistics of a signature with what the generated call needs.
-
-    Attributes
-    ----------
-    shapes
-        Of the inputs with dynamic shapes, in the first such call.
-    run, is_on_device
-        Runs a call on the present backend, and whether that is the device.
-    """
+    """The statistics of a signature, and what the generated call needs."""
 
     def __init__(
         self, shapes: Sequence[Any], candidates: Mapping[str, Candidate], excluded: Mapping[str, str], run: Run
     ) -> None:
         super().__init__(candidates, POLICY, excluded)
-        self.shapes = tuple(shapes)
+        self.shapes = tuple(shapes)  # of the inputs with dynamic shapes, in the first such call
         self.run, self.is_on_device = run, self.backend == DEVICE
 
 
 class SelectingVM(OpenCLVM):
     """Runs each call on the backend that is fastest for its signature.
 
-    Parameters
-    ----------
-    linked
-        The graph, as `OpenCLVM` takes it.
-    host_backends
-        The backends besides the device.
-    source
-        What signatures are made from.
-    arguments, results
-        Containers that PyTensor puts the arguments in, and takes the results out of.
-
-    Attributes
-    ----------
-    problem
-        What went wrong with the estimates, if anything did.
+    PyTensor puts the arguments in containers, and takes the results out of others.
     """
 
     # PyTensor calls ``vm()``. As a slot, `__call__` is the generated function itself: a method that forwards to it
@@ -89,6 +68,7 @@ class SelectingVM(OpenCLVM):
         linked: LinkedGraph,
         *,
         host_backends: Sequence[HostFunction],
+        compiled_before: CompiledBefore,
         source: SignatureSource,
         arguments: Sequence[Container],
         results: Sequence[Container],
@@ -98,14 +78,14 @@ class SelectingVM(OpenCLVM):
         # Scan in it keeps the flag: without it, pickling compiles the inner graphs.
         self._empties_cells = self.allow_gc and not any(isinstance(n.op, HasInnerFunction) for n in self.nodes)
         self.allow_gc = self.allow_gc and not self._empties_cells
-        self._device = Backend(super().__call__)
+        self._device = Backend(super().__call__, compiled_before)
         self._host_backends = {host.name: host for host in host_backends}
         self._source = source
         self._arguments, self._result_containers = arguments, results
         self._signatures: OrderedDict[Any, SelectedSignature] = OrderedDict()  # the most recently used one last
         self._excluded: dict[str, str] = {}  # backends that no call may use, and why
         self._computes_on_device = any(isinstance(n.op, GpuOp) and n.op.is_compute for n in self.nodes)
-        self.problem = ""
+        self.problem = ""  # what went wrong with the estimates
         self._set_call(self._generate_and_call)
 
     @property
@@ -191,26 +171,26 @@ class SelectingVM(OpenCLVM):
 
     def _candidates(self) -> dict[str, Candidate]:
         """Return the candidates. The device is the first one, which is preferred where estimates are unknown."""
-        self._device.is_compiled = self._build_kernels is None
+        self._is_compiled(DEVICE)
         cost = self._estimate()
         seconds = {DEVICE: cost.device, NUMBA: cost.numba, C: cost.c}
-        spin = BLAS_SPIN_SECONDS if cost.uses_blas else 0.0
+        spin = BLAS_SPIN_SECONDS if cost.work.products else 0.0
         return {
-            b.name: Candidate(seconds[b.name], b.compile_seconds(cost.compiled_nodes), b.warmup_calls, spin)
+            b.name: Candidate(seconds[b.name], b.compile_seconds(cost.work), b.warmup_calls, spin)
             for b in (self._device, *self._host_backends.values())
         }
 
     def _estimate(self) -> CostEstimate:
-        """Estimate the time of a call. A defect of the cost model is logged and reported; the call continues."""
+        """Estimate the time of a call. A failure is logged and reported; the call continues."""
         if not self._computes_on_device:
-            return CostEstimate(inf, inf, inf, len(self.nodes))
+            return CostEstimate(inf, inf, inf, NO_WORK._replace(nodes=len(self.nodes)))
         try:
             return self._source.estimate([getattr(_value_anywhere(c), "shape", ()) for c in self.input_storage])
         except Exception as error:
             if not self.problem:
                 self.problem = f"estimates failed: {type(error).__name__}: {error}"
                 _log.warning("The estimate of a call's time failed; the device goes first.", exc_info=True)
-            return CostEstimate(inf, inf, inf, len(self.nodes))
+            return CostEstimate(inf, inf, inf, NO_WORK._replace(nodes=len(self.nodes)))
 
     def _apply(self, stats: SelectedSignature) -> None:
         """Let the generated call run the backend that the statistics have chosen."""
@@ -234,10 +214,18 @@ class SelectingVM(OpenCLVM):
             return self._recover(stats, name, failure)
         stats.note(perf_counter() - start)
         self._apply(stats)
-        if name != DEVICE and self._host_backends[name].is_compiled:
+        if self._is_compiled(name):
             for other in self._signatures.values():
                 other.note_compiled(name)
         return results
+
+    def _is_compiled(self, name: str) -> bool:
+        """Return whether a backend has compiled the graph."""
+        if name != DEVICE:
+            return self._host_backends[name].is_compiled
+        if self._build_kernels is None:
+            self._device.note_compiled()
+        return self._device.is_compiled
 
     def _run_on(self, name: str) -> list[Any]:
         """Run a call on a backend, and wait for the device.

@@ -16,11 +16,10 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl import explain
 from pytensor_cl.errors import OutOfDeviceMemory, OutOfDiskSpace
-from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.link import make_vm
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
+from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate, Estimator
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C
 from tests.helpers import assert_close, opencl
 
@@ -100,12 +99,12 @@ def sides(monkeypatch):
 def estimates(monkeypatch):
     """Set the estimates, in seconds of a call."""
 
-    current = CostEstimate(1e-3, 1e-3, 1e-3, 1)
-    monkeypatch.setattr(make_vm, "estimate_call", lambda *_, **__: current)
+    current = CostEstimate(1e-3, 1e-3, 1e-3, NO_WORK._replace(nodes=1))
+    monkeypatch.setattr(Estimator, "__call__", lambda *_: current)
 
     def set_estimates(**seconds):
         nonlocal current
-        current = CostEstimate(1e-3, 1e-3, 1e-3, 1)._replace(**seconds)
+        current = CostEstimate(1e-3, 1e-3, 1e-3, NO_WORK._replace(nodes=1))._replace(**seconds)
 
     return set_estimates
 
@@ -315,7 +314,7 @@ def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatc
     def broken(*_, **__):
         raise AttributeError("no such counter")
 
-    monkeypatch.setattr(make_vm, "estimate_call", broken)
+    monkeypatch.setattr(Estimator, "__call__", broken)
     f = opencl([x], pt.exp(x))
     with caplog.at_level(logging.WARNING, "pytensor_cl"):
         for size in (3, 10, 1000):

@@ -16,12 +16,11 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import SearchsortedOp
 
 from pytensor_cl import GpuArrayType, explain
-from pytensor_cl.linker.cost.model import CostEstimate
-from pytensor_cl.linker.link import make_vm
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.linker.selection.backends import Backend, CFunction, NumbaFunction
+from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate, Estimator
 from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from tests.helpers import ALL, assert_close, on_one_driver, opencl
@@ -45,7 +44,7 @@ def impatient(monkeypatch):
 @pytest.fixture
 def numba_first(monkeypatch):
     """Begin with NUMBA, whatever the estimates say."""
-    monkeypatch.setattr(make_vm, "estimate_call", lambda *_, **__: CostEstimate(1.0, 1e-6, 1.0, 99))
+    monkeypatch.setattr(Estimator, "__call__", lambda *_: CostEstimate(1.0, 1e-6, 1.0, NO_WORK._replace(nodes=99)))
 
 
 def only(f):

@@ -4,7 +4,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl import nn
-from pytensor_cl.linker.cost.flops import bytes_moved, flops
+from pytensor_cl.linker.reports.flops import bytes_moved, flops
 from tests.helpers import opencl
 
 a, b, v, s = pt.fmatrix("a"), pt.fmatrix("b"), pt.fvector("v"), pt.fscalar("s")

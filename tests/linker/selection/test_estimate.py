@@ -1,4 +1,4 @@
-"""The cost model: inferred shapes, counted work, and which backend is estimated to be fastest."""
+"""Estimates of calls: inferred shapes, counted work, and which backend is estimated to be fastest."""
 
 from dataclasses import replace
 
@@ -10,9 +10,8 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.special import softmax
 
-from pytensor_cl.linker.cost.model import estimate_call
-from pytensor_cl.linker.cost.workload import workload_of
 from pytensor_cl.linker.selection import vm as selecting_vm
+from pytensor_cl.linker.selection.estimate import C_PRICES, DEVICE_PRICES, NUMBA_PRICES, Estimator, ShapeInference
 from pytensor_cl.runtime.registry import get_context
 
 pytestmark = pytest.mark.usefixtures("c_compiler")
@@ -22,9 +21,16 @@ m, n, t = pt.fmatrix("m"), pt.fmatrix("n"), pt.ftensor3("t")
 
 
 def shape(inputs, result, given):
-    """Return the shape that is estimated for a result."""
-    _, (found,) = workload_of(FunctionGraph(inputs, [result], clone=False), given)
-    return found
+    """Return the shape that is inferred for a result."""
+    return ShapeInference(FunctionGraph(inputs, [result], clone=False)).infer(given)[result]
+
+
+def work(inputs, result, given):
+    return ShapeInference(FunctionGraph(inputs, [result], clone=False)).work(given)
+
+
+def estimated(inputs, result, given, info=None, nodes=()):
+    return Estimator(FunctionGraph(inputs, [result], clone=False), info, nodes)(given)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +89,8 @@ def test_shapes(inputs, result, given):
     ],
 )
 def test_the_first_backend(context, result, size, first):
-    estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(size,)], get_context(context.name).info)
-    sides = {side: getattr(estimated, side) for side in ("device", "numba", "c")}
+    found = estimated([x], result, [(size,)], get_context(context.name).info)
+    sides = {side: getattr(found, side) for side in ("device", "numba", "c")}
     assert min(sides, key=sides.get) == first
 
 
@@ -103,64 +109,78 @@ def test_the_first_backend(context, result, size, first):
 def test_whether_the_device_is_first_for_matrices(context, function, shape_of_matrices, is_first):
     a = pt.tensor("a", shape=(None,) * len(shape_of_matrices), dtype="float64")
     info = replace(get_context(context.name).info, kind="cpu", compute_units=2)
-    estimated = estimate_call(FunctionGraph([a], [function(a)], clone=False), [shape_of_matrices], info)
-    assert (estimated.device < min(estimated.numba, estimated.c)) == is_first
+    found = estimated([a], function(a), [shape_of_matrices], info)
+    assert (found.device < min(found.numba, found.c)) == is_first
+
+
+@pytest.mark.parametrize("reduction", [pt.sum, pt.max, pt.min, pt.prod, pt.all, pt.any, pt.argmax])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_each_reduction_has_a_price(context, reduction, axis):
+    info = get_context(context.name).info
+    small, large = (estimated([m], reduction(m, axis=axis), [(n, n)], info) for n in (2, 2000))
+    assert all(b > 3 * a for a, b in zip(small[:3], large[:3], strict=True))
+
+
+def test_each_amount_has_a_price():
+    for prices in (NUMBA_PRICES, C_PRICES):
+        assert all(price > 0 for price in prices)
+    assert all(price > 0 for price in DEVICE_PRICES[3:])  # its nodes are those of the device graph
 
 
 def test_unknown_lengths_are_accepted():
-    assert workload_of(FunctionGraph([x, i], [x[: i[0]]], clone=False), [(9,), (3,)])[1] == [(9,)]
-    assert len(workload_of(FunctionGraph([x], [x[x > 0]], clone=False), [(9,)])[1][0]) == 1
+    assert shape([x, i], x[: i[0]], [(9,), (3,)]) == (9,)
+    assert len(shape([x], x[x > 0], [(9,)])) == 1
 
 
-def test_what_shapes_are_computed_with_counts_nothing():
-    centred = m - m.sum(axis=0) / m.shape[0]
-    amounts, _ = workload_of(FunctionGraph([m], [centred], clone=False), [(30, 5)])
-    assert "scalar_ops" not in amounts
-    assert amounts["reduced_columns"] == 150
+def test_what_shapes_are_computed_with_is_no_work():
+    centred = work([m], m - m.sum(axis=0) / m.shape[0], [(30, 5)])
+    assert (centred.nodes, centred.functions, centred.flops) == (3, 0, 0)  # a sum and two loops
+    assert 4 * 150 < centred.words < 7 * 150
 
 
 def test_a_loop_of_element_wise_nodes_moves_what_it_reads_and_its_result():
-    amounts, _ = workload_of(FunctionGraph([x, y], [pt.exp(x) * y + x], clone=False), [(100,), (100,)])
-    assert amounts["elementwise_loops"] == 1
-    assert amounts["moved_words"] == 100 + 100 + 100 + 100
-    assert (amounts["exp_elements"], amounts["arithmetic_elements"]) == (100, 200)
+    found = work([x, y], pt.exp(x) * y + x, [(100,), (100,)])
+    assert found.nodes == 1
+    assert found.words == (100 + 100 + 100 + 100) + 2 * 100  # what it moves, and two operations of arithmetic
+    assert found.functions == 100
 
 
 def test_steps_of_a_loop_are_counted():
     ys = pytensor.scan(lambda a, before: pt.tanh(a + before), sequences=[x], outputs_info=[y[0]], return_updates=False)
-    amounts, _ = workload_of(FunctionGraph([x, y], [ys], clone=False), [(50,), (3,)])
-    assert 50 <= amounts["scan_step_nodes"] <= 300
+    found = work([x, y], ys, [(50,), (3,)])
+    assert 50 <= found.inner_nodes <= 300
+    assert found.nodes > work([x, y], x + y[0], [(50,), (3,)]).nodes + 1  # those of a step are compiled, too
+
+
+def test_products_count_operations():
+    assert work([m, n], m @ n, [(3, 5), (5, 7)])._asdict().items() >= {"products": 1, "flops": 2 * 3 * 5 * 7}.items()
 
 
 def test_what_the_host_does_beside_the_device_counts(context):
     info = get_context(context.name).info
     f = pytensor.function([x], pt.exp(x).sum(), mode="OPENCL")
-    fgraph = FunctionGraph([x], [pt.exp(x).sum()], clone=False)
-    assert (
-        estimate_call(fgraph, [(10,)], info, f.maker.fgraph.toposort()).device
-        > estimate_call(fgraph, [(10,)], info).device
-    )
+    nodes = f.maker.fgraph.toposort()
+    with_nodes, without = (estimated([x], pt.exp(x).sum(), [(10,)], info, some) for some in (nodes, ()))
+    assert with_nodes.device > without.device
 
 
 def test_what_takes_c_long_to_build_does_not_go_first(context):
     result = x.sum()
     for k in range(8):
         result = result + pt.cumsum(x * (k + 2.0))[k]
-    estimated = estimate_call(FunctionGraph([x], [result], clone=False), [(4,)], get_context(context.name).info)
-    assert estimated.compiled_nodes > 6
+    assert estimated([x], result, [(4,)], get_context(context.name).info).work.nodes > 6
     with pytensor.config.change_flags(opencl__select_backend=True):
         f = pytensor.function([x], result, mode="OPENCL")
     f(np.ones(9, "float32"))
     assert f.vm.signatures[0].backend != selecting_vm.C
 
 
-def test_chains_of_elementwise_nodes_are_one(context):
+def test_chains_of_elementwise_nodes_are_one():
     result = pt.exp(-x * x) * pt.tanh(x) + pt.log(1 + x * x) * pt.sin(x)
-    assert estimate_call(FunctionGraph([x], [result], clone=False), [(4,)], None).compiled_nodes == 1
+    assert work([x], result, [(4,)]).nodes == 1
 
 
 def test_estimates_for_gpus_count_transfers(context):
     gpu = replace(get_context(context.name).info, kind="gpu", compute_units=64, shares_host_memory=False)
-    fgraph = FunctionGraph([x, y], [x + y], clone=False)
-    assert estimate_call(fgraph, [(10**6,)] * 2, gpu).device > 1e-3
-    assert estimate_call(FunctionGraph([m, n], [m @ n], clone=False), [(4096, 4096)] * 2, gpu).device < 1
+    assert estimated([x, y], x + y, [(10**6,)] * 2, gpu).device > 1e-3
+    assert estimated([m, n], m @ n, [(4096, 4096)] * 2, gpu).device < 1

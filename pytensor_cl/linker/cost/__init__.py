@@ -1,1 +1,0 @@
-"""The cost model: shapes, workload, estimates, and the operations that reports count."""
