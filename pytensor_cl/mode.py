@@ -41,6 +41,7 @@ from pytensor_cl.rewriting.lowering.random import lower_random
 from pytensor_cl.rewriting.lowering.scan import lift_loops
 from pytensor_cl.rewriting.lowering.sparse_forms import lower_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.lowering.take_along_axis import open_lists
+from pytensor_cl.rewriting.lowering.wide_factors import widen_factors
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
@@ -98,6 +99,12 @@ def opencl_check_host_backends(fgraph: FunctionGraph) -> None:
 def opencl_mend_sparse_gradients(fgraph: FunctionGraph) -> None:
     """Gradients of sparse matrices that PyTensor's backends give wrong -> right ones."""
     mend_sparse_gradients(fgraph)
+
+
+@graph_rewriter
+def opencl_widen_factors(fgraph: FunctionGraph) -> None:
+    """Products of narrow factors over axes -> the same of wide factors, which PyTensor rewrites correctly."""
+    widen_factors(fgraph)
 
 
 @graph_rewriter
@@ -263,6 +270,7 @@ def opencl_draw_in_place(fgraph: FunctionGraph) -> None:
 # handler (49.5), and before inner graphs are compiled (49.6).
 _PASSES = (
     (opencl_check_host_backends, -0.5),
+    (opencl_widen_factors, 1.23),
     (opencl_mend_sparse_gradients, 1.24),
     (opencl_keep_canonical_copy, 1.25),
     (opencl_batch_loops, 1.3),

@@ -9,7 +9,7 @@ from pytensor.scalar.basic import IntDiv, Maximum, Mod
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["divides_integers", "is_nonzero"]
+__all__ = ["divides_integers", "is_nonzero", "without_view"]
 
 
 def divides_integers(node: Apply) -> bool:
@@ -28,10 +28,11 @@ def is_nonzero(variable: Variable) -> bool:
     if isinstance(node.op, DimShuffle | Alloc):
         return is_nonzero(node.inputs[0])
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Maximum):
-        return any(isinstance(v, Constant) and bool(np.all(v.data > 0)) for v in map(_without_view, node.inputs))
+        return any(isinstance(v, Constant) and bool(np.all(v.data > 0)) for v in map(without_view, node.inputs))
     return isinstance(node.op, CheckAndRaise) and node.op.exc_type is ZeroDivisionError
 
 
-def _without_view(variable: Variable) -> Variable:
+def without_view(variable: Variable) -> Variable:
+    """Return the array of which a variable is a view with dimensions of length one, or permuted; else the variable."""
     is_view = variable.owner is not None and isinstance(variable.owner.op, DimShuffle)
     return variable.owner.inputs[0] if is_view else variable

@@ -14,6 +14,7 @@ from pytensor_cl.rewriting.host_backend.guards import add_guards, may_need_guard
 from pytensor_cl.rewriting.host_backend.in_python import InPython
 from pytensor_cl.rewriting.host_backend.masks import replace_masks
 from pytensor_cl.rewriting.host_backend.numba_ops import must_run_in_python
+from pytensor_cl.rewriting.lowering.wide_factors import widen_factors
 
 __all__ = ["guard_for_numba", "guard_inner_graph"]
 
@@ -37,6 +38,7 @@ def guard_inner_graph(fgraph: FunctionGraph) -> None:
     fgraph
         An inner graph before any rewrite; changed in place.
     """
+    widen_factors(fgraph)
     _guard(fgraph, is_inside=True)
     replace_contracted_draws(fgraph)
     for node in fgraph.toposort():
