@@ -40,6 +40,7 @@ from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
 from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_graph.graph import check_host_backends, keep_host_graph
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph, prepare_host_branches
+from pytensor_cl.rewriting.host_graph.wide_factors import widen_factors
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
@@ -98,6 +99,7 @@ class Pass(NamedTuple):
 PASSES = (
     # the graph of the host backends
     Pass("check_host_backends", _check_host_backends, -0.5),
+    Pass("widen_factors", widen_factors, 1.23),
     Pass("mend_sparse_gradients", mend_sparse_gradients, 1.24),
     Pass("keep_host_graph", keep_host_graph, 1.25),
     # Ops without a kernel become Ops with one

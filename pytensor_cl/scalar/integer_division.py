@@ -10,7 +10,7 @@ from pytensor.scalar.basic import IntDiv, Maximum, Mod
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["DIVISOR", "checked_divisor", "divides_integers", "is_nonzero"]
+__all__ = ["DIVISOR", "checked_divisor", "divides_integers", "is_nonzero", "without_view"]
 
 DIVISOR = CheckAndRaise(ZeroDivisionError, "integer division or modulo by zero")
 
@@ -31,7 +31,7 @@ def is_nonzero(variable: Variable) -> bool:
     if isinstance(node.op, DimShuffle | Alloc):
         return is_nonzero(node.inputs[0])
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Maximum):
-        return any(isinstance(v, Constant) and bool(np.all(v.data > 0)) for v in map(_without_view, node.inputs))
+        return any(isinstance(v, Constant) and bool(np.all(v.data > 0)) for v in map(without_view, node.inputs))
     return isinstance(node.op, CheckAndRaise) and node.op.exc_type is ZeroDivisionError
 
 
@@ -40,6 +40,7 @@ def checked_divisor(divisor: Variable) -> Variable:
     return divisor if is_nonzero(divisor) else DIVISOR(divisor, pt.all(pt.neq(divisor, 0)))
 
 
-def _without_view(variable: Variable) -> Variable:
+def without_view(variable: Variable) -> Variable:
+    """Return the array of which a variable is a view with dimensions of length one, or permuted; else the variable."""
     is_view = variable.owner is not None and isinstance(variable.owner.op, DimShuffle)
     return variable.owner.inputs[0] if is_view else variable

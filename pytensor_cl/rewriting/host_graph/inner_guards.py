@@ -18,6 +18,7 @@ from pytensor_cl.rewriting.host_graph.guards import add_guards, may_need_guard
 from pytensor_cl.rewriting.host_graph.in_python import InPython
 from pytensor_cl.rewriting.host_graph.masks import replace_masks
 from pytensor_cl.rewriting.host_graph.numba_ops import must_run_in_python
+from pytensor_cl.rewriting.host_graph.wide_factors import widen_factors
 
 __all__ = ["guard_for_numba", "guard_inner_graph", "prepare_host_branches"]
 
@@ -28,7 +29,8 @@ def guard_for_numba(fgraph: FunctionGraph) -> None:
 
 
 def guard_inner_graph(fgraph: FunctionGraph) -> None:
-    """Add checks to the graph inside of an Op; Ops for which there is no check run in Python."""
+    """Add checks to the graph inside of an Op, before any rewrite; Ops for which there is no check run in Python."""
+    widen_factors(fgraph)
     _guard(fgraph, is_inside=True)
     replace_contracted_draws(fgraph)
     for node in fgraph.toposort():

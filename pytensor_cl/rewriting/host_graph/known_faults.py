@@ -4,18 +4,20 @@ The table is consulted where the backends of a function are chosen, and where th
 lists the same faults for users.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pytensor.graph.basic import Apply
-from pytensor.scalar.basic import Maximum, Minimum
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scalar.basic import IntDiv, Maximum, Minimum, Mod, Pow, ScalarInnerGraphOp, ScalarOp
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.linalg.decomposition.eigen import Eigh
 from pytensor.tensor.linalg.decomposition.svd import SVD
 
 from pytensor_cl._compat.inner_graphs import graphs_inside
+from pytensor_cl.scalar.integer_division import without_view
 
 __all__ = ["FAULTS", "NUMBA", "C", "KnownFault", "excluded_rewrites", "fault_of"]
 
@@ -47,6 +49,42 @@ def _is_extreme_of_wide_integers(node: Apply) -> bool:
 def _is_of_half_precision(node: Apply) -> bool:
     is_elementwise = isinstance(node.op, Elemwise | CAReduce)
     return is_elementwise and any(v.type.dtype == "float16" for v in node.outputs)
+
+
+def _scalar_op_of(node: Apply) -> Any:
+    return getattr(node.op, "scalar_op", node.op)
+
+
+def _dtypes(variables: Iterable[Variable]) -> list[np.dtype]:
+    return [np.dtype(v.type.dtype) for v in variables if hasattr(v.type, "dtype")]
+
+
+def _is_constant_that_is_not_negative(variable: Variable) -> bool:
+    source = without_view(variable)
+    return isinstance(source, Constant) and bool(np.all(np.asarray(source.data) >= 0))
+
+
+def _mixes_signs(node: Apply) -> bool:
+    """Whether C converts signed integers to unsigned ones before it computes; those of 8 and 16 bits become int."""
+    op = _scalar_op_of(node)
+    if not isinstance(op, ScalarOp) or isinstance(op, ScalarInnerGraphOp):
+        return False
+    kinds = _dtypes(v for v in node.inputs if not _is_constant_that_is_not_negative(v))
+    signed = max((dtype.itemsize for dtype in kinds if dtype.kind == "i"), default=0)
+    unsigned = max((dtype.itemsize for dtype in kinds if dtype.kind == "u"), default=0)
+    return signed > 0 and unsigned >= max(4, signed)
+
+
+def _divides_the_least_integer(node: Apply) -> bool:
+    if not isinstance(_scalar_op_of(node), IntDiv | Mod) or isinstance(without_view(node.inputs[0]), Constant):
+        return False
+    is_length = getattr(node.outputs[0].type, "ndim", 1) == 0
+    return not is_length and node.inputs[0].type.dtype in ("int32", "int64")
+
+
+def _is_power_of_integers(node: Apply) -> bool:
+    is_power = isinstance(_scalar_op_of(node), Pow)
+    return is_power and all(dtype.kind in "iub" for dtype in _dtypes(node.inputs))
 
 
 def _accumulates_narrow_integers(node: Apply) -> bool:
@@ -85,6 +123,28 @@ FAULTS: tuple[KnownFault, ...] = (
         "64-bit integers are compared as float64, which has 53 bits",
         "3.3.8",
         occurs=_is_extreme_of_wide_integers,
+    ),
+    KnownFault(
+        C,
+        "Ops of an unsigned and a signed integer",
+        "where the unsigned one has at least 32 bits and is as wide as the other, negative numbers are taken for large "
+        "ones: -1 is not below 1, and -7 // 3 is 4294967293; `//` by zero ends the process if the result is float64",
+        "3.3.8",
+        occurs=_mixes_signs,
+    ),
+    KnownFault(
+        C,
+        "`//`, `%`",
+        "quotients and remainders of the least int32 and int64 are wrong, and its remainder by -1 may end the process",
+        "3.3.8",
+        occurs=_divides_the_least_integer,
+    ),
+    KnownFault(
+        C,
+        "`Pow` of integers",
+        "powers are computed as float64, and those that overflow do not wrap round",
+        "3.3.8",
+        occurs=_is_power_of_integers,
     ),
     KnownFault(
         C,

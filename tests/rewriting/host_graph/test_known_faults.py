@@ -10,8 +10,9 @@ from pytensor.compile.mode import Mode, optdb
 from pytensor.tensor.rewriting.blas import blas_optdb
 
 from pytensor_cl.rewriting.host_graph.known_faults import FAULTS, NUMBA, C, excluded_rewrites, fault_of
-from tests.helpers import CHECKOUT, on_one_driver, opencl
+from tests.helpers import CHECKOUT, device_ops, on_one_driver, opencl
 
+C_MODE = Mode("cvm", "fast_run")
 DENSE = np.array([[1.0, 2], [3, 4], [5, 6]])
 
 
@@ -59,6 +60,12 @@ def test_where_nodes_are_known_to_be_wrong():
         for result in results:
             nodes = pytensor.graph.traversal.applys_between([], [result])
             assert any(fault_of(backend, node) for node in nodes), result
+    least, unsigned = pt.ivector("least"), pt.TensorType("uint32", (None,))()
+    for wrong in (least // 7, least % unsigned, least < unsigned, pt.switch(narrow, wide, unsigned.astype("uint64"))):
+        assert fault_of(C, wrong.owner) is not None, wrong
+    assert fault_of(C, (least**2).owner) is not None
+    for right in (wide < unsigned, narrow // 7, narrow % wide[0], unsigned // 3, least.shape[0] // 2, least * least):
+        assert fault_of(C, right.owner) is None, right
     assert fault_of(C, pt.maximum(narrow, 1).owner) is None
     assert fault_of(NUMBA, pt.maximum(wide, 1).owner) is None
 
@@ -67,9 +74,33 @@ def test_the_faults_are_still_there(c_compiler):
     """When this fails, a release of PyTensor has repaired one: leave it out of the table."""
     x = ps.csc_matrix("x", dtype="float64")
     y = pt.dmatrix("y")
-    product = pytensor.function([x, y], ps.dense_from_sparse(ps.multiply(x, y.T)), mode=Mode("cvm", "fast_run"))
+    product = pytensor.function([x, y], ps.dense_from_sparse(ps.multiply(x, y.T)), mode=C_MODE)
     wrong = product(sp.csc_matrix(np.ones((3, 2))), np.ascontiguousarray(DENSE.T))
     assert not np.array_equal(wrong, DENSE)
     wide = pt.lvector("wide")
-    largest = pytensor.function([wide], pt.maximum(wide, 2**62 + 1), mode=Mode("cvm", "fast_run"))
+    largest = pytensor.function([wide], pt.maximum(wide, 2**62 + 1), mode=C_MODE)
     assert largest(np.array([0])) != 2**62 + 1
+    least, unsigned = pt.ivector("least"), pt.TensorType("uint32", (None,))()
+    by = pt.ivector("by")
+    f = pytensor.function([least, unsigned, by], [least // by, least // unsigned, least < unsigned], mode=C_MODE)
+    quotient, mixed, is_less = f(np.array([-(2**31)], "i"), np.array([3], "uint32"), np.array([2**31 - 1], "i"))
+    assert quotient != -2 and mixed != -(2**31) // 3 and not is_less
+    power = pytensor.function([least, by], least**by, mode=C_MODE)
+    assert power(np.array([99], "i"), np.array([99], "i")) != np.array([99], "i") ** 99
+
+
+@on_one_driver
+@pytest.mark.parametrize("placement", ["auto", "device"])
+def test_products_of_narrow_factors_over_axes(context, placement):
+    """PyTensor's rewrite raises a factor that is the same along an axis to the power of the axis' length as int8."""
+    flags, numbers = pt.matrix("flags", dtype="bool"), pt.tensor("numbers", dtype="int8", shape=(None, 1))
+    outputs = [(flags * numbers).prod(axis=1), (flags * numbers.astype("float64")).prod(axis=1)]
+    outputs += [(numbers * flags.astype("int8")).prod(axis=1), (flags.astype("int16") / numbers).prod(axis=1)]
+    with pytensor.config.change_flags(opencl__placement=placement, opencl__select_backend=placement == "auto"):
+        f = opencl([flags, numbers], outputs)
+    assert placement == "auto" or device_ops(f)
+    for length in (5, 200):
+        given, factor = np.ones((3, length), bool), np.array([[-1], [1], [-1]], "int8")
+        for got, output in zip(f(given, factor), outputs, strict=True):
+            assert got.dtype == output.type.dtype
+            np.testing.assert_array_equal(got, factor[:, 0].astype("int64") ** length)
