@@ -19,6 +19,8 @@ import numpy as np
 from tests.pymc.posterior_models import MODELS
 
 FILE = Path(__file__).parents[1] / "tests" / "pymc" / "posterior_references.json"
+_PARTS = 64
+"""Fewest parts whose means are compared: chains, and parts of them where there are less."""
 
 
 def moments(posterior: Any) -> dict[str, dict[str, list[float]]]:
@@ -29,26 +31,31 @@ def moments(posterior: Any) -> dict[str, dict[str, list[float]]]:
     posterior
         A dataset with dimensions chain and draw.
     """
-    from pytensor_cl.pymc.diagnostics import bulk_ess
-
     found = {}
     for name, values in posterior.data_vars.items():
         flat = np.asarray(values, "float64").reshape(*values.shape[:2], -1)
-        centred = flat - flat.mean(axis=(0, 1))
-        deviation = flat.std(axis=(0, 1))
-        square_deviation = (centred**2).std(axis=(0, 1))
+        mean, deviation = flat.mean(axis=(0, 1)), flat.std(axis=(0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            deviation_error = np.where(deviation > 0, _error_of_mean((flat - mean) ** 2) / (2 * deviation), 0.0)
         found[str(name)] = {
-            "mean": flat.mean(axis=(0, 1)).tolist(),
+            "mean": mean.tolist(),
             "deviation": deviation.tolist(),
-            "mean_error": (deviation / np.sqrt(bulk_ess(flat))).tolist(),
-            "deviation_error": _errors_of_deviation(square_deviation, deviation, bulk_ess(centred**2)).tolist(),
+            "mean_error": _error_of_mean(flat).tolist(),
+            "deviation_error": deviation_error.tolist(),
         }
     return found
 
 
-def _errors_of_deviation(square_deviation: np.ndarray, deviation: np.ndarray, effective: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(deviation > 0, square_deviation / np.sqrt(effective) / (2 * deviation), 0.0)
+def _error_of_mean(draws: np.ndarray) -> np.ndarray:
+    """Return the standard error of the mean of each parameter, from means of parts that are nearly independent.
+
+    An effective sample size of ranks is too large where rare draws far away, which follow each other, make most of the
+    variance: the error of the deviation of the mixture's first mean is 2.4 times what it says.
+    """
+    parts = -(-_PARTS // len(draws))
+    length = draws.shape[1] // parts
+    means = draws[:, : parts * length].reshape(len(draws) * parts, length, -1).mean(axis=1)
+    return means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
 def differences(found: dict[str, Any], reference: dict[str, Any]) -> dict[str, float]:

@@ -5,8 +5,12 @@ import math
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
+from scipy.stats import t as student
 
-__all__ = ["bulk_ess", "nested_rhat"]
+__all__ = ["bulk_ess", "drift", "nested_rhat"]
+
+_DRIFT_P = 1e-6
+"""Probability of one drift among all parameters of draws that have none."""
 
 
 def bulk_ess(draws: np.ndarray) -> np.ndarray:
@@ -98,3 +102,38 @@ def nested_rhat(draws: np.ndarray, superchains: int) -> np.ndarray:
     between = chain_means.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.sqrt(1 + between / (between_chains + within).mean(axis=0))
+
+
+def drift(draws: np.ndarray) -> np.ndarray:
+    """Return how far the chains move together from the first half of their draws to the second one.
+
+    Chains that begin at nearly the same place, and all move slowly, agree with each other: nested R-hat does not see
+    that they are on their way. The difference of the two halves is one number for each chain, with mean zero if the
+    draws are those of one distribution, and many chains show whether it is. The same is done for the squared distances
+    from the mean of all draws, which grow while chains spread.
+
+    Parameters
+    ----------
+    draws
+        Shape (chains, draws, parameters).
+
+    Returns
+    -------
+    ndarray of float64
+        Shape (parameters,): the larger of both means, in deviations of the draws or of their squared distances. Zero
+        where chance explains them, or there are fewer than eight chains or four draws.
+    """
+    n_chains, n_draws, size = draws.shape
+    half = n_draws // 2
+    if n_chains < 8 or half < 2:
+        return np.zeros(size)
+    limit = student.isf(_DRIFT_P / (4 * size), n_chains - 1)
+    centred = draws - draws.mean(axis=(0, 1), dtype="float64")
+    found = np.zeros(size)
+    for values in (centred, centred * centred):
+        change = values[:, n_draws - half :].mean(axis=1) - values[:, :half].mean(axis=1)
+        mean, deviation = change.mean(axis=0), values.std(axis=(0, 1))
+        is_clear = np.abs(mean) > limit * change.std(axis=0, ddof=1) / math.sqrt(n_chains)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.maximum(found, np.where(is_clear, np.abs(mean) / deviation, 0.0))
+    return found

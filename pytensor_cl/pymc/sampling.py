@@ -22,7 +22,7 @@ from pytensor_cl.pymc.arguments import (
 )
 from pytensor_cl.pymc.checkpoint import Checkpoint, model_digest
 from pytensor_cl.pymc.density import ModelDensity
-from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
+from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints, move_to_bulk
 from pytensor_cl.pymc.langevin import Langevin
@@ -45,6 +45,8 @@ _ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
+_DRIFT_TOLERANCE = 0.1
+"""Deviations by which the halves of the draws may differ; above it there is a warning."""
 _MOVES = 8
 """Trajectories at each temperature of sampler "smc"."""
 
@@ -147,9 +149,10 @@ def sample(
         ``log_likelihood`` if it is wanted.
         Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
-        ``nested_rhat_max``, ``superchains``, ``trajectory_length`` and ``step_size``; ``restarted_chains``, how many
-        chains were lost in the warm-up and have started again from others' positions; and ``lost_chains``, the numbers
-        of those that are lost at the end. What a lost chain is, `pytensor_cl.pymc.lost` says.
+        ``nested_rhat_max``, ``drift_max`` (how far all chains moved together during the draws, in deviations),
+        ``superchains``, ``trajectory_length`` and ``step_size``; ``restarted_chains``, how many chains were lost in the
+        warm-up and have started again from others' positions; and ``lost_chains``, the numbers of those that are lost
+        at the end. What a lost chain is, `pytensor_cl.pymc.lost` says.
 
     Raises
     ------
@@ -299,8 +302,8 @@ def _attributes(
     }
     if sampler.monitor.restarted:
         warn(
-            f"{len(sampler.monitor.restarted)} of {call.chains} chains were lost in the warm-up, and have started again from "
-            "others' positions"
+            f"{len(sampler.monitor.restarted)} of {call.chains} chains were lost in the warm-up, and have started "
+            "again from others' positions"
         )
     stats = run.kept.stats()
     try:
@@ -384,10 +387,13 @@ def summary(
             f"no mass (posterior.attrs['lost_chains']: {some}); a longer warm-up (tune), initvals or 'smc' helps"
         )
     _judge_rhat(rhats, superchains, length, names)
+    drifts = drift(flat)
+    _judge_drift(drifts, names)
     return {
         "ess_bulk_min": ess,
         "ess_per_second": ess / seconds,
         "nested_rhat_max": rhat,
+        "drift_max": float(np.max(drifts)),
         "superchains": superchains,
         "lost_chains": [int(index) for index in lost],
         "divergences": divergences,
@@ -408,6 +414,18 @@ def _judge_rhat(rhats: np.ndarray, superchains: int, length: int, names: Sequenc
     else:
         return
     warn(f"nested R-hat {message}")
+
+
+def _judge_drift(drifts: np.ndarray, names: Sequence[str]) -> None:
+    """Warn if the draws are those of chains that are on their way."""
+    far = drifts > _DRIFT_TOLERANCE
+    if far.any():
+        bad = list(dict.fromkeys(name for name, value in zip(names, far, strict=True) if value))
+        some = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
+        warn(
+            f"the chains are still on their way: from the first to the second half of the draws, {some} move by up to "
+            f"{np.max(drifts):.2f} deviations; a longer warm-up (tune), or a longer trajectory, helps"
+        )
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 import json
 import os
 
+import numpy as np
 import pytest
+from xarray import Dataset
 
 pm = pytest.importorskip("pymc")
 pytest.importorskip("arviz_base")
@@ -20,6 +22,23 @@ EVERY = [(name, sampler) for name in MODELS for sampler in ("chees", "meads", "h
 
 def test_each_model_has_a_reference():
     assert set(REFERENCES) == set(MODELS)
+
+
+@pytest.mark.parametrize("shape", [(128, 100), (4, 3200)])
+def test_errors_of_moments(rng, shape):
+    """The errors of a mean and a deviation are right where few draws, which follow each other, make the variance."""
+    chains, draws = shape
+    found = []
+    for _ in range(60):
+        far = np.empty(shape, bool)
+        far[:, 0] = rng.random(chains) < 0.02
+        for t in range(1, draws):
+            far[:, t] = rng.random(chains) < np.where(far[:, t - 1], 0.951, 0.001)
+        values = rng.normal(size=shape) + 6 * far
+        found.append(moments(Dataset({"x": (("chain", "draw"), values)}))["x"])
+    for kind in ("mean", "deviation"):
+        value, error = (np.array([each[name][0] for each in found]) for name in (kind, f"{kind}_error"))
+        assert 0.75 < value.std() / error.mean() < 1.35
 
 
 @on_one_driver
