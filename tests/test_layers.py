@@ -4,6 +4,7 @@ import ast
 import configparser
 import graphlib
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,12 @@ def test_device_side_never_names_pytensor(module):
     texts = {text for text in constants if isinstance(text, str)}
     assert not {name for name in _imports(module, nodes) if name.partition(".")[0] == "pytensor"}
     assert not {text for text in texts if text == "pytensor" or text.startswith("pytensor.")}
+
+
+def test_the_picture_of_the_layers_has_every_package():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    picture = page.split("## Layers", 1)[1].split("\n## ", 1)[0]
+    inner = {"linker", "rewriting", "runtime"}  # packages whose parts are layers of their own
+    shown = {name for name in PACKAGES if name.count(".") == 1 or name.count(".") == 2 and name.split(".")[1] in inner}
+    missing = {name for name in shown if not re.search(rf"\b{name.rpartition('.')[2]}\b", picture)}
+    assert not missing
