@@ -140,10 +140,9 @@ def _rewriter(step: Pass) -> GraphRewriter:
     """Return the rewriter of a pass, which hands errors to the linker: PyTensor would only log them."""
 
     def run(fgraph: FunctionGraph) -> None:
-        if step.placements is not ALL and _placement() not in step.placements:
-            return
         try:
-            step.rewrite(fgraph)
+            if step.placements is ALL or _placement() in step.placements:
+                step.rewrite(fgraph)
         except OpenCLError as error:
             report_error(fgraph, error)
 

@@ -136,3 +136,19 @@ def test_a_function_is_shown_as_pytensors(context):
     made = {mode: repr(pytensor.function([x], x + 1, mode=mode)) for mode in ("OPENCL", "FAST_COMPILE")}
     kinds = {text.partition(" at 0x")[0] for text in made.values()}
     assert kinds == {"<pytensor.compile.executor.Function object"}
+
+
+def test_an_error_before_a_pass_reaches_the_linker(context, monkeypatch):
+    """PyTensor logs what a rewrite raises; the placement asks for the device, and that may fail."""
+
+    answers = iter([UnsupportedDtype("asked for the placement")])
+
+    def placement():
+        for error in answers:
+            raise error
+        return "auto"
+
+    x = pt.vector("x", dtype="float32")
+    monkeypatch.setattr(mode, "_placement", placement)
+    with pytest.raises(UnsupportedDtype, match="asked for the placement"):
+        opencl([x], pt.exp(x))
