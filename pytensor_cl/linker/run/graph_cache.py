@@ -163,7 +163,7 @@ class GraphCache:
         if context.queue.synchronous:
             self.unsupported_reason = self.unsupported_reason or "each command is waited for"
         self._note_mutated_inputs()
-        self._read_signature = _SignatureReader(program, values, context)
+        self._read_signature = _SignatureReader(program, values, context).read
         self._slices = find_dynamic_slices(program, values)
         context.memory.add_arena_user(self)
         self._context = context  # at the end: a signal may interrupt
@@ -300,7 +300,7 @@ class _SignatureReader:
             else:
                 self._others.append(partial(_shape_and_misalignment, cell, importer))
 
-    def __call__(self) -> tuple[Any, Any]:
+    def read(self) -> tuple[Any, Any]:
         """Run the prologue; return the signature, and the values of the index inputs."""
         for thunk in self._prologue:
             thunk()
