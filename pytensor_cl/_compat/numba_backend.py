@@ -1,5 +1,6 @@
 """PyTensor's NUMBA backend: compilation of graphs and nodes, and NUMBA implementations of Ops."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -172,7 +173,9 @@ def compiler_of(function: Any, values: Sequence[Any]) -> Callable[[], Any] | Non
         return None
     from numba import typeof
 
-    return partial(function.compile, tuple(typeof(value) for value in values))
+    takes_any_number = bool(function.py_func.__code__.co_flags & inspect.CO_VARARGS)  # NUMBA passes these as a tuple
+    arguments = [tuple(values)] if takes_any_number else values
+    return partial(function.compile, tuple(typeof(value) for value in arguments))
 
 
 def _numba_maker(graph: FunctionGraph, mode: Any, mutable: Collection[int]) -> FunctionMaker:

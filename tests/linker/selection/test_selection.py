@@ -322,6 +322,10 @@ def test_numba_compiles_in_a_thread_while_the_calls_go_on(context, sides, estima
             sides._take(NUMBA)
             return (np.exp(value),)
 
+        @staticmethod
+        def py_func(value):
+            raise AssertionError
+
         def compile(self, types):
             threads.append(current_thread())
             may_end.wait()
