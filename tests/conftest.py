@@ -13,6 +13,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
 from pytensor_cl.linker.run import host_steps
+from pytensor_cl.linker.selection.backends import NumbaFunction
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.runtime import fork
 from pytensor_cl.runtime import opencl as cl
@@ -25,6 +26,7 @@ ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 SHARE = os.environ.get("PYTENSOR_CL_SHARE") or "1/1"
 """Which part of the tests runs, by their names."""
 CPU_DRIVERS = ("pocl", "intel")
+NumbaFunction.compiles_in_thread = False  # a test counts the calls until another backend is tried
 pytensor.config.opencl__select_backend = False  # the arrays of tests are small: the kernels shall see them all the same
 change_settings(parallel_compile=False)  # the other cores run other tests
 

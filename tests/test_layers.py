@@ -124,6 +124,8 @@ def test_the_picture_of_the_layers_has_every_package():
     page = (ROOT / "docs" / "architecture.md").read_text()
     picture = page.split("## Layers", 1)[1].split("\n## ", 1)[0]
     inner = {"linker", "rewriting", "runtime"}  # packages whose parts are layers of their own
-    shown = {name for name in PACKAGES if name.count(".") == 1 or name.count(".") == 2 and name.split(".")[1] in inner}
+    shown = {
+        name for name in PACKAGES if name.count(".") == 1 or (name.count(".") == 2 and name.split(".")[1] in inner)
+    }
     missing = {name for name in shown if not re.search(rf"\b{name.rpartition('.')[2]}\b", picture)}
     assert not missing

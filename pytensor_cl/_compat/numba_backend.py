@@ -1,7 +1,9 @@
 """PyTensor's NUMBA backend: compilation of graphs and nodes, and NUMBA implementations of Ops."""
 
+import inspect
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from pytensor.compile.builders import OpFromGraph
@@ -26,6 +28,7 @@ __all__ = [
     "call_perform",
     "compile_node_with_numba",
     "compile_with_numba",
+    "compiler_of",
     "numba_unsupported_errors",
     "prepare_for_numba",
     "prepare_inner_graphs_for_numba",
@@ -161,6 +164,20 @@ def compile_with_numba(
     if any("object mode" in str(w.message) for w in noted):
         raise NotImplementedError("NUMBA would run some of its Ops in Python")
     return vm.jit_fn, maker.fgraph
+
+
+def compiler_of(function: Any, values: Sequence[Any]) -> Callable[[], Any] | None:
+    """Return what compiles a function of NUMBA for the types of some values, without a call; None for other functions.
+
+    NUMBA compiles under a lock of its own, also in another thread.
+    """
+    if not hasattr(function, "compile"):
+        return None
+    from numba import typeof
+
+    takes_any_number = bool(function.py_func.__code__.co_flags & inspect.CO_VARARGS)  # NUMBA passes these as a tuple
+    arguments = [tuple(values)] if takes_any_number else values
+    return partial(function.compile, tuple(typeof(value) for value in arguments))
 
 
 def _numba_maker(graph: FunctionGraph, mode: Any, mutable: Collection[int]) -> FunctionMaker:

@@ -1,6 +1,8 @@
 """The backends of a function: its steps on the device, and the whole graph compiled by PyTensor's NUMBA or C."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
@@ -9,7 +11,7 @@ from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat.c_backend import compile_with_c
-from pytensor_cl._compat.numba_backend import compile_with_numba, numba_unsupported_errors
+from pytensor_cl._compat.numba_backend import compile_with_numba, compiler_of, numba_unsupported_errors
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.linker.run.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.call_codegen import with_host_arrays
@@ -56,6 +58,10 @@ class Backend:
             return 0.0
         prices = self.recompile_prices if self.name in self._compiled_before else self.compile_prices
         return prices.seconds(work)
+
+    def is_ready(self) -> bool:
+        """Return whether the backend has compiled in a thread what it can; the first question starts the thread."""
+        return True
 
     def note_compiled(self) -> None:
         """Note that a call has compiled the graph."""
@@ -142,18 +148,37 @@ class NumbaFunction(HostFunction):
     name = NUMBA
     compile_prices = CompilePrices(fixed=0.25, node=0.12, product=1.5)
     recompile_prices = CompilePrices(fixed=0.1, node=0.012, product=0.012)
+    compiles_in_thread: ClassVar[bool] = True
     _fast_run: Run | None = None
+    _compile_for_arguments: Callable[[], Any] | None = None
+    _thread: Thread | None = None
 
     @property
     def fast_run(self) -> Run:
         """As `run`, once that has compiled it, for calls where all `host_array_cells` hold arrays."""
         return self._fast_run or self.run
 
+    def is_ready(self) -> bool:
+        """Return whether NUMBA has compiled. PyTensor's part of that runs here: it changes flags of the process."""
+        if self.is_compiled or not self.compiles_in_thread:
+            return True
+        if self._thread is None:
+            try:
+                self._compiled = self._compiled or self._compile()
+                if self._compile_for_arguments is None:
+                    return True
+                self._thread = Thread(target=_quietly(self._compile_for_arguments), name="pytensor-cl compiles")
+                self._thread.start()
+            except Exception:  # the call that needs the function raises it again
+                return True
+        return not self._thread.is_alive()
+
     def _compile(self) -> Run:
         rngs = self._copy.mutable_rngs
         scattered = self._copy.scattered_inputs if self._has_updates else ()
         function, graph = compile_with_numba(self._wanted(self._copy.with_guards()), self._copy.mode, rngs, scattered)
         cells, given, generators = self._cells, self._given, [self._cells[i] for i in rngs]
+        self._compile_for_arguments = compiler_of(function, [c[0] for c in cells])
         read = list.__getitem__  # of a shared variable's cell, too: it is a list
 
         def plain_call() -> list[Any]:
@@ -207,6 +232,16 @@ class CFunction(HostFunction):
         generators = [self._cells[i] for i in self._copy.mutable_rngs]
         self._fast_run = _with_rng_rollback(run, generators) if generators else run
         return with_host_arrays(self._fast_run, self.host_array_cells) if self.host_array_cells else self._fast_run
+
+
+def _quietly(action: Callable[[], Any]) -> Callable[[], None]:
+    """Return a function that raises nothing: the call that needs the result raises it again."""
+
+    def act() -> None:
+        with suppress(Exception):
+            action()
+
+    return act
 
 
 def _is_checked(variable: Variable) -> bool:

@@ -92,7 +92,7 @@ DEVICE_CALL, NUMBA_CALL, C_CALL = 2.6e-5, 2.2e-6, 1.1e-6
 DEVICE_PRICES = Work(nodes=0.0, products=0.0, inner_nodes=0.0, words=4e-11, functions=3e-10, flops=1.4e-11)
 """Seconds on one core of the device; its nodes are those of the device graph, at `KERNEL` and `HOST_NODE`."""
 NUMBA_PRICES = Work(nodes=2e-7, products=2e-7, inner_nodes=2e-8, words=4e-11, functions=3e-9, flops=1.4e-11)
-C_PRICES = Work(nodes=8e-7, products=8e-7, inner_nodes=4e-7, words=1.2e-10, functions=3e-9, flops=1.4e-11)
+C_PRICES = Work(nodes=8e-7, products=8e-7, inner_nodes=4e-7, words=1.2e-10, functions=3e-9, flops=1.6e-11)
 KERNEL, HOST_NODE = 4e-6, 2.2e-6
 """Seconds of a kernel and of a node of the host in a call on the device."""
 REPLAYED_KERNEL, LAUNCHED_KERNEL = 1.2e-6, 2.5e-5

@@ -215,6 +215,13 @@ class SignatureStats:
         if self.calls_left > 0 and self._comparison is not None:
             self.schedule()
 
+    def postpone(self, seconds: float) -> None:
+        """Run the present backend for some seconds, and go on with the comparison then."""
+        self._count_elapsed()
+        self.calls_left = self._scheduled = max(
+            int(seconds / max(self.seconds.get(self.backend, seconds), SHORTEST)), 1
+        )
+
     def use(self, name: str) -> None:
         """Run the calls on another backend, as the present one has failed."""
         self._count_elapsed()

@@ -33,6 +33,8 @@ __all__ = ["DEVICE", "HOST", "NUMBA", "POLICY", "C", "SelectedSignature", "Selec
 POLICY = SelectionPolicy()
 BLAS_SPIN_SECONDS = 0.15
 """Seconds that the threads of a BLAS spin after a call, while they slow the calls of every other backend."""
+READY_SECONDS = 0.05
+"""Seconds of calls after which a backend that compiles in a thread is asked again."""
 _DEVICE_FAILURES = (ForkedProcessError, OutOfDeviceMemory, OutOfDiskSpace)
 """Errors of the device after which a call runs on the host."""
 FORKED = "the process was forked"
@@ -204,6 +206,10 @@ class SelectingVM(OpenCLVM):
         if stats.calls_left >= 0:
             return self._run_on_device() if stats.is_on_device else self._run_on(stats.backend)
         name = stats.timed_backend
+        is_ready = name in (DEVICE, stats.backend) or self._host_backends[name].is_ready()
+        if not is_ready:
+            stats.postpone(READY_SECONDS)
+            name = stats.backend
         failure: Exception | None = None
         start = perf_counter()
         try:
@@ -212,7 +218,8 @@ class SelectingVM(OpenCLVM):
             failure = error  # raised outside the except clause, so that a later error is not chained to it
         if failure is not None:
             return self._recover(stats, name, failure)
-        stats.note(perf_counter() - start)
+        if is_ready:
+            stats.note(perf_counter() - start)
         self._apply(stats)
         if self._is_compiled(name):
             for other in self._signatures.values():

@@ -7,6 +7,7 @@ import logging
 import re
 from collections import Counter
 from dataclasses import replace
+from threading import Event, current_thread
 
 import numpy as np
 import pytensor
@@ -308,6 +309,38 @@ def test_what_is_compiled_for_one_class_is_tried_sooner_in_others(context, sides
     assert sides.runs[NUMBA] == 3
     calls = until(f, sides, ONE, lambda: sides.runs[NUMBA] > 3, 300)
     assert calls < 200
+
+
+def test_numba_compiles_in_a_thread_while_the_calls_go_on(context, sides, estimates, monkeypatch):
+    monkeypatch.setattr(backends.NumbaFunction, "compiles_in_thread", True)
+    estimates(device=1e-6)
+    sides.take(numba=1e-6, c=1.0)
+    may_end, threads = Event(), []
+
+    class Function:
+        def __call__(self, value):
+            sides._take(NUMBA)
+            return (np.exp(value),)
+
+        @staticmethod
+        def py_func(value):
+            raise AssertionError
+
+        def compile(self, types):
+            threads.append(current_thread())
+            may_end.wait()
+            raise RuntimeError("the call that needs it raises it again")
+
+    monkeypatch.setattr(backends, "compile_with_numba", lambda *_: (Function(), FunctionGraph([], [])))
+    f = opencl([x], pt.exp(x))
+    until(f, sides, ONE, lambda: threads, 20_000)
+    for _ in range(500):  # ten times the seconds after which it is asked again
+        assert ran(f, sides, ONE) == DEVICE
+    assert threads != [current_thread()] and len(threads) == 1
+    may_end.set()
+    threads[0].join()
+    until(f, sides, ONE, lambda: chosen(f) == NUMBA, 200)
+    assert ran(f, sides, ONE) == NUMBA
 
 
 def test_an_error_of_the_estimate_is_logged_and_shown(context, sides, monkeypatch, caplog):

@@ -291,6 +291,27 @@ def draw(loc, generator):
     return opencl([x], drawn * 2, updates={generator: following})
 
 
+def test_numba_compiles_in_a_thread_for_the_types_of_the_arguments(context, monkeypatch):
+    """The call afterwards compiles for no others."""
+    monkeypatch.setattr(NumbaFunction, "compiles_in_thread", True)
+    w, generator = pytensor.shared(np.ones(3, "float32")), pytensor.shared(np.random.default_rng(11))
+    a = pt.fscalar("a")
+    following, drawn = pt.random.normal(x, 1, rng=generator, return_next_rng=True)
+    f = opencl([x, m, a], [drawn + w, m.T * a], updates={generator: following, w: w * 2})
+    host = f.vm._host_backends[NUMBA]
+    values = np.zeros(3, "float32"), np.ones((2, 3), "float32"), np.float32(2)
+    for cell, value in zip(f.vm.input_storage, values, strict=False):
+        cell[0] = np.asarray(value)
+    while not host.is_ready():
+        host._thread.join()
+    function = host._compile_for_arguments.func.__self__
+    assert len(function.signatures) == 1 and not host.is_compiled
+    results = host.run()
+    assert len(function.signatures) == 1 and host.is_compiled
+    np.testing.assert_allclose(results[0], np.random.default_rng(11).normal(size=3) + 1, rtol=1e-6)
+    np.testing.assert_allclose(results[1], np.full((3, 2), 2, "float32"))
+
+
 def test_draws_are_the_same_on_every_side(context, impatient, monkeypatch):
     value = np.zeros(4, "float32")
     for winner in (DEVICE, NUMBA, C):
