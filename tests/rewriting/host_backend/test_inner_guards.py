@@ -9,10 +9,13 @@ from pytensor.compile.mode import Mode
 from pytensor.conditional.op import ifelse
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import applys_between
+from pytensor.scan.op import Scan
 from pytensor.tensor.optimize import minimize_scalar, root
 
 from pytensor_cl.linker.selection.vm import NUMBA
 from pytensor_cl.ops.scan_loop import GpuScanLoop
+from pytensor_cl.rewriting.host_backend.guards import may_need_guard
 from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from tests.helpers import ALL as SWEEP
 from tests.helpers import device_ops, on_one_driver, opencl
@@ -28,6 +31,10 @@ def _rng():
 
 def _index_of_row(c):
     return pt.unravel_index(c, (2, 3))[1]
+
+
+def _doubled(t, steps):
+    return pytensor.scan(lambda s: 2 * s, outputs_info=[t], n_steps=steps, return_updates=False)[-1].sum()
 
 
 # What is computed of a table and three codes, codes without an error, wrong ones, and what the C backend raises.
@@ -53,6 +60,7 @@ FAULTS = {
     "product": (lambda t, c: pt.dot(t[: c[0]], t[: c[1]]), (3, 3, 0), (4, 2, 0), ValueError),
     "repeat": (lambda t, c: pt.repeat(t[:3], c).sum(), (3, 0, 2), (4, -1, 3), ValueError),
     "position of a flat index": (lambda t, c: _index_of_row(c).sum(), (2, 5, 0), (0, 6, 0), ValueError),
+    "steps": (lambda t, c: _doubled(t, c[0]), (3, 0, 0), (-1, 0, 0), OverflowError),
     "draw": (lambda t, c: pt.random.normal(0, c[0], rng=_rng()) > -1e9, (0, 0, 0), (-1, 0, 0), ValueError),
 }
 
@@ -259,6 +267,22 @@ def test_ops_with_rewrites_of_their_own_are_rewritten_before_they_are_guarded():
     np.testing.assert_allclose(total, np.sqrt(np.log([1, 3, 6])).sum())
     with pytest.raises(IndexError):
         f(TABLE, [0, 2, 6])
+
+
+@pytest.mark.parametrize("error", [OverflowError, IndexError])
+def test_a_negative_number_of_steps_on_the_host(context, error):
+    """PyTensor's C backend raises the one, its Python backend the other, and NUMBA's loop would run no step."""
+    with pytensor.config.change_flags(opencl__placement="host"):
+        f = opencl([table, codes], _doubled(table, codes[0]))
+    assert not device_ops(f)
+    with pytest.raises(error, match="negative number of step"):
+        f(TABLE, [-1])
+
+
+def test_where_the_number_of_steps_is_checked():
+    loops = _doubled(table, codes[0]), _scan(lambda t, c: t[0], table, codes), _doubled(table, codes.shape[0] - 3)
+    nodes = [next(n for n in applys_between([], [loop]) if isinstance(n.op, Scan)) for loop in loops]
+    assert [may_need_guard(node) for node in nodes] == [True, False, True]
 
 
 def test_whole_numbers_are_divided_in_a_loop_of_one_kernel_only_by_what_is_not_zero(context):
