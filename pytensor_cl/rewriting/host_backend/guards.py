@@ -40,7 +40,7 @@ from pytensor_cl.rewriting.host_backend.in_bounds import MESSAGE, in_bounds
 from pytensor_cl.rewriting.host_backend.masks import MASK, is_mask_selection
 from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
 
-__all__ = ["add_guards", "checked_divisor", "has_same_draws", "may_need_guard"]
+__all__ = ["DIVISOR", "add_guards", "checked_divisor", "has_same_draws", "may_need_guard"]
 
 Check = tuple[int, Variable]
 """The position of an input, and the checked variable that takes its place."""

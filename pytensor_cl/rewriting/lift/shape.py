@@ -10,6 +10,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.shape import (
+    GpuCheck,
     GpuCheckAndRaise,
     GpuCpuContiguous,
     GpuDimShuffle,
@@ -18,6 +19,7 @@ from pytensor_cl.ops.shape import (
     GpuSpecifyShape,
     GpuSplitDims,
 )
+from pytensor_cl.rewriting.host_backend.guards import DIVISOR
 from pytensor_cl.rewriting.placement.registry import register_lift
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -38,5 +40,7 @@ _OPS: dict[type[Op], type[GpuOp]] = {
 @register_lift(*_OPS, every_dtype=True)
 def lift_shape(op: Op, node: Apply, context_name: str, info: DeviceInfo) -> GpuOp:
     """DimShuffle(x) -> GpuDimShuffle(x), and so on."""
+    if op == DIVISOR and len(node.inputs) == 2:  # kernels take any divisor
+        return GpuCheck(op, context_name)
     kind = next(kind for kind in type(op).__mro__ if kind in _OPS)
     return _OPS[kind](op, context_name)

@@ -15,10 +15,11 @@ from pytensor.tensor.optimize import minimize_scalar, root
 
 from pytensor_cl.linker.selection.vm import NUMBA
 from pytensor_cl.ops.scan_loop import GpuScanLoop
+from pytensor_cl.ops.shape import GpuCheck
 from pytensor_cl.rewriting.host_backend.guards import may_need_guard
 from pytensor_cl.rewriting.host_backend.inner_guards import guard_inner_graph
 from tests.helpers import ALL as SWEEP
-from tests.helpers import device_ops, on_one_driver, opencl
+from tests.helpers import assert_all_on_device, device_ops, on_one_driver, opencl
 
 TABLE = np.arange(6.0) + 1
 table, codes = pt.dvector("table"), pt.lvector("codes")
@@ -309,3 +310,20 @@ def test_whole_numbers_outside_of_loops(context):
     with pytest.raises(ZeroDivisionError, match="by zero"):
         f(values, divisors * 0)
     assert not any("CheckAndRaise" in str(op) for op in device_ops(opencl([n], [n // 3, n % pt.maximum(n, 1)])))
+
+
+def test_divisors_on_a_device_are_checked_without_a_wait(context):
+    """The check is a kernel, in a captured graph too; the error is raised at the end of the call."""
+    n, d = pt.ivector("n"), pt.fmatrix("d")
+    counts = pytensor.shared(np.zeros(2, "int32"), "counts")
+    quotient = n // pt.cast(pt.exp(d).sum(axis=0), "int32")
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([n, d], quotient, updates=[(counts, counts + quotient)])
+    assert_all_on_device(f)
+    assert any(isinstance(op, GpuCheck) for op in device_ops(f))
+    values, logs = np.array([7, -9], "int32"), np.log(np.array([[1, 2], [1.1, 2.1]], "float32"))
+    for call in range(1, 7):
+        np.testing.assert_array_equal(f(values, logs), [3, -3])
+        with pytest.raises(ZeroDivisionError, match="by zero"):
+            f(values, logs - 9)
+        np.testing.assert_array_equal(counts.get_value(), np.array([3, -3]) * call)
