@@ -1,13 +1,19 @@
 """Factors of matrices and linear systems: functions on the device and of PyTensor's NUMBA backend, by turns.
 
-usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/linalg.py [--rounds 7] [--dtype float64]
+usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/linalg.py [--rounds 7] [--dtype float64] [--against FOLDER]
 
 Each line is one function: many small matrices, or one large one. The figures are the medians of the rounds; "flops"
-counts the operations of the textbook.
+counts the operations of the textbook. With --against, functions on the device are compared with those of another
+checkout of this repository, by turns in two processes; the figures are the shortest times of all rounds, for a machine
+on which other programs run.
 """
 
 import argparse
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -68,12 +74,84 @@ def _compare(case: Case, size: tuple[int, int, int], dtype: str, rounds: int) ->
     return f"| {case.name} | {shape} | {1e3 * device:.3f} | {1e3 * host:.3f} | {host / device:.2f} | {rate:.1f} |"
 
 
+COMPARED = {
+    "solve, 2,000 x 16 x 16": (lambda a, b: pt.linalg.solve(a, b), (2_000, 16, 1)),
+    "triangular solve, 2,000 x 16 x 16": (lambda a, b: pt.linalg.solve_triangular(a, b, lower=True), (2_000, 16, 1)),
+    "QR, 256 x 256": (lambda a, b: pt.linalg.qr(a)[0], (1, 256, 1)),
+    "QR, 2,000 x 16 x 16": (lambda a, b: pt.linalg.qr(a)[0], (2_000, 16, 1)),
+    "SVD, 500 x 16 x 16": (lambda a, b: pt.linalg.svd(a)[0], (500, 16, 1)),
+    "Eigh, 500 x 16 x 16": (lambda a, b: pt.linalg.eigh(a)[1], (500, 16, 1)),
+    "Cholesky, 256 x 256": (lambda a, b: pt.linalg.cholesky(a), (1, 256, 1)),
+}
+"""Functions of the comparison of two checkouts, with the count and lengths of their matrices."""
+
+
+def _serve(dtype: str) -> None:
+    """Print the package's folder; for each line of the input, run that function ten times, and print the least time."""
+    functions = {}
+    for name, (make, (count, n, m)) in COMPARED.items():
+        shapes = (None,) * 3 if count > 1 else (None,) * 2
+        matrix, right = (pt.tensor(letter, shape=shapes, dtype=dtype) for letter in "ab")
+        x = np.random.default_rng(1).normal(size=(count, n, n))
+        values = (x @ x.swapaxes(-1, -2) / n + np.eye(n)).astype(dtype), np.ones((count, n, m), dtype)
+        given = values if count > 1 else (values[0][0], values[1][0])
+        f = pytensor.function([matrix, right], make(matrix, right), mode="OPENCL", on_unused_input="ignore")
+        functions[name] = f, given
+        for _ in range(6):
+            f(*given)
+    print(sys.modules["pytensor_cl"].__file__, flush=True)
+    for line in sys.stdin:
+        f, given = functions[line.strip()]
+        print(min(_seconds(f, given) for _ in range(10)), flush=True)
+
+
+def _compare_checkouts(folder: Path, dtype: str, rounds: int) -> None:
+    """Print the least times of this checkout and of another one, in microseconds."""
+    checkouts = folder.resolve(), Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-P", __file__, "--serve", "--dtype", dtype]
+    servers = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": str(checkout)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for checkout in checkouts
+    ]
+    for server, checkout in zip(servers, checkouts, strict=True):
+        found = Path(server.stdout.readline().strip())
+        assert found.is_relative_to(checkout), f"{found} is not in {checkout}"
+    print("| function | other us | this us | ratio |\n|---|---|---|---|")
+    for name in COMPARED:
+        times: list[list[float]] = [[], []]
+        for _ in range(rounds):
+            for server, found_times in zip(servers, times, strict=True):
+                server.stdin.write(f"{name}\n")
+                server.stdin.flush()
+                found_times.append(float(server.stdout.readline()))
+        other, this = map(min, times)
+        print(f"| {name} | {1e6 * other:,.0f} | {1e6 * this:,.0f} | {this / other:.2f} |", flush=True)
+    for server in servers:
+        server.stdin.close()
+        server.wait()
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout of this repository")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.against is not None:
+        _compare_checkouts(options.against, options.dtype, options.rounds)
+        return
+    if options.serve:
+        with pytensor.config.change_flags(opencl__placement="device"):
+            _serve(options.dtype)
+        return
     print("| function | matrices | device ms | NUMBA ms | ratio | device GFLOP/s |")
     print("|---|---|---|---|---|---|")
     with pytensor.config.change_flags(opencl__placement="device"):

@@ -9,6 +9,7 @@ __all__ = [
     "DeviceNotFound",
     "ForkedProcessError",
     "NegativeLengthError",
+    "NegativeStepsError",
     "OnHostError",
     "OnHostWarning",
     "OpenCLError",
@@ -134,6 +135,10 @@ class BroadcastError(OpenCLError, ValueError, AssertionError):
 
 class NegativeLengthError(OpenCLError, ValueError, MemoryError):
     """A length of an axis is negative. PyTensor's C backend raises a MemoryError, the others a ValueError."""
+
+
+class NegativeStepsError(OpenCLError, IndexError, OverflowError):
+    """A loop has a negative number of steps. PyTensor's C backend raises an OverflowError, Python an IndexError."""
 
 
 class RangeLengthError(OpenCLError, OverflowError, ZeroDivisionError, ValueError):

@@ -58,6 +58,7 @@ from pytensor_cl.runtime.registry import (
     unusable_reason,
 )
 from pytensor_cl.sharedvar import explain_c_error, shared
+from pytensor_cl.type import check_pyopencl_argument
 from pytensor_cl.variable import refuse_device_variables
 
 __all__ = ["OPENCL", "apply_flags", "devices", "shared", "use"]
@@ -250,7 +251,7 @@ def _register() -> None:
     optdb.register("opencl_drop_scan_modes", graph_rewriter(_drop_scan_modes), "minimum_compile", position=-0.6)
     registration.register("OPENCL", OPENCL)
     numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker, guard_inner_graph)
-    serial_function.serialise_calls(OpenCLVM, assign_lock)
+    serial_function.serialise_calls(OpenCLVM, assign_lock, check_pyopencl_argument)
     registration.check_before_jit(refuse_device_variables)
     c_backend.explain_call_errors(explain_c_error)
     sharedvar.install(run_exclusively)

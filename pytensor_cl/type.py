@@ -11,7 +11,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array
+from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array, refuse_pyopencl_array
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
 __all__ = ["GpuArrayType", "convert_to_device"]
@@ -178,3 +178,11 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
         return f"GpuArray<{self.context_name}>({self.dtype}, shape={self.shape})"
 
     __repr__ = __str__
+
+
+def check_pyopencl_argument(value: Any, kind: Type, is_trusted: bool) -> None:
+    """Raise a TypeError for an array of pyopencl that a function of mode OPENCL cannot take as it is."""
+    if isinstance(kind, TensorType):
+        refuse_pyopencl_array(value)
+    elif is_trusted and is_pyopencl_array(value):
+        raise TypeError(f"with trust_input=True convert a pyopencl.array.Array by {kind!r}.filter(x) first")

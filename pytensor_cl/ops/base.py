@@ -159,6 +159,10 @@ class GpuOp(Op):
         host_node = self.host.make_node(*map(as_host_variable, placed))
         return self.apply(placed, [o.type for o in host_node.outputs])
 
+    def source(self, variable: Variable) -> Variable:
+        """Return the variable that this Op reads for an input of its host Op."""
+        return variable
+
     def on_device(self, variable: Variable) -> Variable:
         """Return the variable on this Op's device, transferred if need be.
 

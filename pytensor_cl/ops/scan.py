@@ -22,6 +22,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.errors import NegativeStepsError
 from pytensor_cl.ops.base import DEVICE, HOST, CheckedRoutine, GpuOp, Routine, context_of
 from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
@@ -362,14 +363,14 @@ class _Loop:
 
         Raises
         ------
-        IndexError
+        NegativeStepsError
             The number of steps is negative.
         ValueError
             A sequence is too short.
         """
         info, scan = self._info, self._scan
         if count < 0:
-            raise IndexError(f"Scan was asked to run for negative number of step {count}")
+            raise NegativeStepsError(f"Scan was asked to run for negative number of step {count}")
         seqs = list(values[1 : scan.seqs_arg_offset])
         for k, seq in enumerate(seqs):
             if seq.shape[0] < count:

@@ -4,21 +4,30 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from pytensor.graph.basic import Apply
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CpuContiguous
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
+from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
+from pytensor_cl.scalar.integer_division import DIVISOR
 
 __all__ = [
+    "GpuCheck",
     "GpuCheckAndRaise",
     "GpuCpuContiguous",
     "GpuDimShuffle",
@@ -100,7 +109,6 @@ class _CheckAndRaise(ViewRoutine):
         return (array,)
 
 
-@register_lift(CheckAndRaise, Assert, numba_safe=True, every_dtype=True)
 class GpuCheckAndRaise(GpuOp):
     """Device counterpart of `CheckAndRaise` and `Assert`: waits for the conditions, not for the value."""
 
@@ -111,6 +119,57 @@ class GpuCheckAndRaise(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the check."""
         return _CheckAndRaise(self.host.exc_type, self.host.msg)
+
+
+class _Check(Checked):
+    """Report a condition that does not hold, without waiting for it."""
+
+    def __init__(self, context: Context, exception: type[Exception], message: str) -> None:
+        super().__init__(context)
+        self._exception, self._message = exception, message
+        self._kernel: Kernel | None = None
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        return (kernel_source("runtime/check", preambles=(render("runtime/error_flag"),)),)
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        array, condition = inputs
+        if self._kernel is None:
+            self._kernel = self.context.kernel(self.sources()[0])
+        where = condition.buffer, np.int64(condition.layout.offset)
+        self._kernel.launch(self.context.queue, (1,), (1,), *where, self.error_flag.buffer, self.number)
+        return (array,)
+
+    def error(self, finding: ErrorRecord) -> Exception:
+        return self._exception(self._message)
+
+
+class GpuCheck(GpuOp):
+    """Device counterpart of a `CheckAndRaise` whose value kernels may use before the error is raised.
+
+    It is raised at the end of the call, as errors are that kernels find in their data.
+    """
+
+    view_map = {0: [0]}
+    is_compute = False
+    checks_data = True
+
+    def source(self, variable: Variable) -> Variable:
+        """Return a condition as the array of which PyTensor's Op makes a scalar."""
+        node = variable.owner
+        is_scalar = node is not None and isinstance(node.op, ScalarFromTensor)
+        return node.inputs[0] if is_scalar else variable
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the check."""
+        return _Check(context, self.host.exc_type, self.host.msg)
+
+
+@register_lift(CheckAndRaise, Assert, numba_safe=True, every_dtype=True)
+def lift_check(node: Apply, context_name: str, info: DeviceInfo) -> GpuCheck | GpuCheckAndRaise:
+    """CheckAndRaise(x, c) -> a check that does not wait, if kernels take any value: divisors."""
+    kind = GpuCheck if node.op == DIVISOR and len(node.inputs) == 2 else GpuCheckAndRaise
+    return kind(node.op, context_name)
 
 
 @register_lift(Reshape, numba_safe=True, every_dtype=True)

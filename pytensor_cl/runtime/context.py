@@ -25,7 +25,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
 from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, buffer_over, with_preceding_bytes
 from pytensor_cl.runtime.program import Kernel, ProgramCache
-from pytensor_cl.runtime.pyopencl_array import refuse_conversion
+from pytensor_cl.runtime.pyopencl_array import refuse_pyopencl_array
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
 
@@ -138,7 +138,6 @@ class Context:
         self.tables: dict[str, Any] = {}  # arrays that routines keep on the device as long as the context
         self._dtypes: set[np.dtype] = set()  # checked dtypes
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        refuse_conversion()
         note_opened(self)
 
     @cached_property
@@ -192,7 +191,9 @@ class Context:
         borrow
             Do not copy `array` first: the caller does not change it before it next waits for the device.
         """
-        array = np.asarray(array)
+        if not isinstance(array, np.ndarray):
+            refuse_pyopencl_array(array)
+            array = np.asarray(array)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
         if self.is_small(array.nbytes):
             return GpuArray(self, self._buffer_of(np.ascontiguousarray(array)), dtype, _contiguous(array.shape))

@@ -1,7 +1,7 @@
 """Arrays of pyopencl (`pyopencl.array.Array`) as values of device arrays, and the error where they cannot be."""
 
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -10,31 +10,22 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["from_pyopencl", "is_pyopencl_array", "refuse_conversion"]
-
-
-def _raise_type_error(self: Any, *_: Any, **__: Any) -> NoReturn:
-    raise TypeError(
-        "a pyopencl.array.Array is no NumPy array: pass x.get(), or let the function take it without a copy, by an "
-        f"input of type pytensor_cl.GpuArrayType({str(self.dtype)!r}, shape={(None,) * self.ndim})"
-    )
-
-
-def refuse_conversion() -> None:
-    """Let the conversion of pyopencl's arrays to NumPy's raise a TypeError.
-
-    NumPy would take them for sequences, and make Python objects of their elements, each with a kernel: 20 us.
-    """
-    from pyopencl.array import Array
-
-    if not hasattr(Array, "__array__"):
-        Array.__array__ = _raise_type_error
+__all__ = ["from_pyopencl", "is_pyopencl_array", "refuse_pyopencl_array"]
 
 
 def is_pyopencl_array(value: Any) -> bool:
     """Whether a value is such an array."""
     module = sys.modules.get("pyopencl.array")
     return module is not None and isinstance(value, module.Array)
+
+
+def refuse_pyopencl_array(value: Any) -> None:
+    """Raise a TypeError for such an array: NumPy makes Python objects of its elements, each with a kernel (20 us)."""
+    if is_pyopencl_array(value):
+        raise TypeError(
+            "a pyopencl.array.Array is no NumPy array: pass x.get(), or let the function take it without a copy, by an "
+            f"input of type pytensor_cl.GpuArrayType({str(value.dtype)!r}, shape={(None,) * value.ndim})"
+        )
 
 
 def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:

@@ -1,6 +1,6 @@
 """Thunks of nodes that stay on the host.
 
-A table chooses one of five implementations. The scalar Op itself computes 0-d values. NUMBA compiles Ops whose
+A table chooses one of six implementations. The scalar Op itself computes 0-d values. NUMBA compiles Ops whose
 ``perform`` would loop in Python; arithmetic of shapes only after some calls. IfElse, which has no ``perform``, and
 copies are implemented here. All other Ops run their own ``perform``, which calls NumPy or SciPy.
 """
@@ -21,13 +21,14 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl._compat.numba_backend import compile_node_with_numba, numba_unsupported_errors
+from pytensor_cl.errors import NegativeStepsError
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 from pytensor_cl.runtime.interrupts import reraising_interrupts
 
 __all__ = ["host_thunk"]
 
-LOOPS: tuple[type[Op], ...] = (Elemwise, Scan, OpFromGraph, LazyIfElse)
+LOOPS: tuple[type[Op], ...] = (Elemwise, OpFromGraph, LazyIfElse)
 """Ops whose perform interprets a graph or calls a Python function for each element."""
 INTERPRETED_ELEMENTS, INTERPRETED_CALLS = 64, 200
 """Arithmetic of shapes with at most so many elements runs in Python for so many calls before NUMBA compiles it. The
@@ -120,6 +121,18 @@ class _LazyNumbaThunk:
             self._first_call()
 
 
+def _scan_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
+    """Check the number of steps first: NUMBA's loop runs none if it is negative."""
+    steps, loop = inputs[0], _LazyNumbaThunk(node, inputs, outputs)
+
+    def run() -> None:
+        if steps[0] < 0:
+            raise NegativeStepsError(f"Scan was asked to run for negative number of step {steps[0]}")
+        loop()
+
+    return run
+
+
 def _ifelse_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) -> Thunk:
     """Return the values of one branch. Both are computed; a LazyIfElse is used where skipping one is faster."""
     count, as_view = node.op.n_outs, node.op.as_view
@@ -177,6 +190,7 @@ def _is_integer_arithmetic(node: Apply) -> bool:
 
 _IMPLEMENTATIONS: tuple[tuple[Callable[[Apply], bool], Callable[..., Thunk]], ...] = (
     (_is_scalar_arithmetic, _scalar_thunk),
+    (lambda node: isinstance(node.op, Scan), _scan_thunk),
     (lambda node: isinstance(node.op, LOOPS), _LazyNumbaThunk),
     (lambda node: isinstance(node.op, IfElse), _ifelse_thunk),
     (lambda node: isinstance(node.op, DeepCopyOp), _copy_thunk),

@@ -10,6 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import IntDiv, Maximum, Minimum
+from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.basic import (
@@ -30,8 +31,10 @@ from pytensor.tensor.random.basic import (
     UniformRV,
     WeibullRV,
 )
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, indices_from_subtensor
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor, indices_from_subtensor
 
+from pytensor_cl.errors import NegativeStepsError
 from pytensor_cl.rewriting.host_graph.axis_lengths import axis_lengths, length_conditions
 from pytensor_cl.rewriting.host_graph.in_bounds import MESSAGE, in_bounds
 from pytensor_cl.rewriting.host_graph.masks import MASK, is_mask_selection
@@ -46,6 +49,7 @@ ELEMENTS = CheckAndRaise(ValueError, "zero-size array to reduction operation whi
 INDEX = CheckAndRaise(IndexError, MESSAGE)
 PARAMETER = CheckAndRaise(ValueError, "a parameter that the distribution must not have")
 SHAPES = CheckAndRaise(ValueError, "shape mismatch: lengths differ")
+STEPS = CheckAndRaise(NegativeStepsError, "Scan was asked to run for a negative number of steps")
 """Users see these messages for loops only: another call that fails on the host is repeated on the device."""
 
 
@@ -174,6 +178,31 @@ def _safe_division(node: Apply, is_inside: bool) -> Variable | None:
     return pt.switch(is_minus_one, -pt.cast(x, dtype), quotient) if isinstance(op.scalar_op, IntDiv) else quotient
 
 
+def _steps(node: Apply) -> Iterator[Check]:
+    """Check the number of steps of a loop: NUMBA runs none if it is negative."""
+    steps = node.inputs[0]
+    if _may_be_negative(steps):
+        yield 0, STEPS(steps, pt.ge(steps, 0))
+
+
+def _may_be_negative(number: Variable) -> bool:
+    """Whether a 0-d integer can be negative, as far as its graph tells: the lengths of axes cannot."""
+    if isinstance(number, Constant):
+        return bool(number.data < 0)
+    node: Any = number.owner
+    match getattr(node, "op", None):
+        case Shape_i():
+            return False
+        case Elemwise(scalar_op=Minimum()):
+            return any(map(_may_be_negative, node.inputs))
+        case Elemwise(scalar_op=Maximum()):
+            return all(map(_may_be_negative, node.inputs))
+        case Subtensor():
+            of = node.inputs[0].owner
+            return of is None or not isinstance(of.op, Shape)
+    return True
+
+
 def _positive(x: Any) -> Any:
     return x > 0
 
@@ -257,6 +286,7 @@ _GUARDS: dict[type, Callable[[Apply], Iterator[Check]]] = {
     AdvancedSubtensor: _indices,
     AdvancedIncSubtensor: _increments,
     Blockwise: _batches,
+    Scan: _steps,
     **dict.fromkeys(_PARAMETERS, _sufficient_parameters),
 }
 _GUARDS_INSIDE = {**_GUARDS, **dict.fromkeys(_PARAMETERS, _necessary_parameters)}
@@ -270,6 +300,8 @@ def may_need_guard(node: Apply) -> bool:
         return isinstance(scalar_op, Maximum | Minimum) and bool(_axes_that_may_be_empty(node))
     if isinstance(node.op, Elemwise):
         return divides_integers(node)
+    if isinstance(node.op, Scan):
+        return _may_be_negative(node.inputs[0])
     return any(t in _GUARDS for t in type(node.op).__mro__)
 
 

@@ -96,7 +96,7 @@ class _Lifter:
     def lift(self, node: Apply) -> None:
         """Make the device node of a host node."""
         op = self._decision.ops[node]
-        inputs = [self.input(v, op, op.placement_of(i)) for i, v in enumerate(node.inputs)]
+        inputs = [self.input(op.source(v), op, op.placement_of(i)) for i, v in enumerate(node.inputs)]
         device_node = op.apply(inputs, [v.type for v in node.outputs])
         for old, new in zip(node.outputs, device_node.outputs, strict=True):
             new.name = old.name

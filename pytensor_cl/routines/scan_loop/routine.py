@@ -8,6 +8,7 @@ import numpy as np
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.errors import NegativeStepsError
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import ndrange
@@ -187,7 +188,7 @@ class ScanLoop(Routine):
     def _check_rows(self, steps: int, values: Sequence[Any], rows: Sequence[int]) -> None:
         """Check the lengths along time."""
         if steps < 0:
-            raise IndexError(f"Scan was asked to run for negative number of step {steps}")
+            raise NegativeStepsError(f"Scan was asked to run for negative number of step {steps}")
         for number, (array, value, have) in enumerate(zip(self.program.arrays, values, rows, strict=True)):
             if array.role == SEQUENCE and have < steps:
                 raise ValueError(

@@ -401,6 +401,7 @@ def test_the_call_without_pytensors_source(monkeypatch):
 
     class Some:
         vm = StepRunner
+        modules = sys.modules
 
     def no_source(_):
         raise OSError("no source")

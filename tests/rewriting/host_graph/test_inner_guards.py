@@ -9,13 +9,17 @@ from pytensor.compile.mode import Mode
 from pytensor.conditional.op import ifelse
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import applys_between
+from pytensor.scan.op import Scan
 from pytensor.tensor.optimize import minimize_scalar, root
 
 from pytensor_cl.linker.selection.vm import NUMBA
 from pytensor_cl.ops.scan_loop import GpuScanLoop
+from pytensor_cl.ops.shape import GpuCheck
+from pytensor_cl.rewriting.host_graph.guards import may_need_guard
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph
 from tests.helpers import ALL as SWEEP
-from tests.helpers import device_ops, on_one_driver, opencl
+from tests.helpers import assert_all_on_device, device_ops, on_one_driver, opencl
 
 TABLE = np.arange(6.0) + 1
 table, codes = pt.dvector("table"), pt.lvector("codes")
@@ -28,6 +32,10 @@ def _rng():
 
 def _index_of_row(c):
     return pt.unravel_index(c, (2, 3))[1]
+
+
+def _doubled(t, steps):
+    return pytensor.scan(lambda s: 2 * s, outputs_info=[t], n_steps=steps, return_updates=False)[-1].sum()
 
 
 # What is computed of a table and three codes, codes without an error, wrong ones, and what the C backend raises.
@@ -53,6 +61,7 @@ FAULTS = {
     "product": (lambda t, c: pt.dot(t[: c[0]], t[: c[1]]), (3, 3, 0), (4, 2, 0), ValueError),
     "repeat": (lambda t, c: pt.repeat(t[:3], c).sum(), (3, 0, 2), (4, -1, 3), ValueError),
     "position of a flat index": (lambda t, c: _index_of_row(c).sum(), (2, 5, 0), (0, 6, 0), ValueError),
+    "steps": (lambda t, c: _doubled(t, c[0]), (3, 0, 0), (-1, 0, 0), OverflowError),
     "draw": (lambda t, c: pt.random.normal(0, c[0], rng=_rng()) > -1e9, (0, 0, 0), (-1, 0, 0), ValueError),
 }
 
@@ -261,6 +270,22 @@ def test_ops_with_rewrites_of_their_own_are_rewritten_before_they_are_guarded():
         f(TABLE, [0, 2, 6])
 
 
+@pytest.mark.parametrize("error", [OverflowError, IndexError])
+def test_a_negative_number_of_steps_on_the_host(context, error):
+    """PyTensor's C backend raises the one, its Python backend the other, and NUMBA's loop would run no step."""
+    with pytensor.config.change_flags(opencl__placement="host"):
+        f = opencl([table, codes], _doubled(table, codes[0]))
+    assert not device_ops(f)
+    with pytest.raises(error, match="negative number of step"):
+        f(TABLE, [-1])
+
+
+def test_where_the_number_of_steps_is_checked():
+    loops = _doubled(table, codes[0]), _scan(lambda t, c: t[0], table, codes), _doubled(table, codes.shape[0] - 3)
+    nodes = [next(n for n in applys_between([], [loop]) if isinstance(n.op, Scan)) for loop in loops]
+    assert [may_need_guard(node) for node in nodes] == [True, False, True]
+
+
 def test_whole_numbers_are_divided_in_a_loop_of_one_kernel_only_by_what_is_not_zero(context):
     x, period = pt.lvector("x"), pt.lscalar("period")
 
@@ -285,3 +310,20 @@ def test_whole_numbers_outside_of_loops(context):
     with pytest.raises(ZeroDivisionError, match="by zero"):
         f(values, divisors * 0)
     assert not any("CheckAndRaise" in str(op) for op in device_ops(opencl([n], [n // 3, n % pt.maximum(n, 1)])))
+
+
+def test_divisors_on_a_device_are_checked_without_a_wait(context):
+    """The check is a kernel, in a captured graph too; the error is raised at the end of the call."""
+    n, d = pt.ivector("n"), pt.fmatrix("d")
+    counts = pytensor.shared(np.zeros(2, "int32"), "counts")
+    quotient = n // pt.cast(pt.exp(d).sum(axis=0), "int32")
+    with pytensor.config.change_flags(opencl__placement="device"):
+        f = opencl([n, d], quotient, updates=[(counts, counts + quotient)])
+    assert_all_on_device(f)
+    assert any(isinstance(op, GpuCheck) for op in device_ops(f))
+    values, logs = np.array([7, -9], "int32"), np.log(np.array([[1, 2], [1.1, 2.1]], "float32"))
+    for call in range(1, 7):
+        np.testing.assert_array_equal(f(values, logs), [3, -3])
+        with pytest.raises(ZeroDivisionError, match="by zero"):
+            f(values, logs - 9)
+        np.testing.assert_array_equal(counts.get_value(), np.array([3, -3]) * call)
