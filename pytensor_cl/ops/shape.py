@@ -168,8 +168,9 @@ class GpuCheck(GpuOp):
 @register_lift(CheckAndRaise, Assert, numba_safe=True, every_dtype=True)
 def lift_check(node: Apply, context_name: str, info: DeviceInfo) -> GpuCheck | GpuCheckAndRaise:
     """CheckAndRaise(x, c) -> a check that does not wait, if kernels take any value: divisors."""
-    kind = GpuCheck if node.op == DIVISOR and len(node.inputs) == 2 else GpuCheckAndRaise
-    return kind(node.op, context_name)
+    if node.op == DIVISOR and len(node.inputs) == 2:
+        return GpuCheck(node.op, context_name)
+    return GpuCheckAndRaise(node.op, context_name)
 
 
 @register_lift(Reshape, numba_safe=True, every_dtype=True)

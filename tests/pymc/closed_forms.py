@@ -104,7 +104,7 @@ def funnel(deviation: float = 1.5) -> Case:
 def tails() -> Case:
     """Heavy tails, a scale with a Cauchy prior, a lower bound, and both bounds."""
     with pm.Model() as model:
-        pm.StudentT("student", 3, 1, 2, shape=2)
+        pm.StudentT("student", nu=3, mu=1, sigma=2, shape=2)
         pm.HalfCauchy("scale", 2)
         pm.Exponential("waiting", 0.5)
         pm.Uniform("between", -1, 3)

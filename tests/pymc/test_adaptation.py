@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("pymc")
 
 from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
-from pytensor_cl.pymc.diagnostics import bulk_ess, nested_rhat
+from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.meads import fold_parameters, largest_eigenvalue
 from pytensor_cl.pymc.samplers import window_ends
 from pytensor_cl.pymc.tempering import next_temperature, systematic
@@ -77,6 +77,35 @@ def test_nested_rhat(rng):
     assert found[0] < 1.05 < 1.5 < found[1]
     with pytest.raises(ValueError, match="cannot be divided"):
         nested_rhat(draws, 5)
+
+
+def slow_chains(rng, chains, draws, start):
+    """Autoregressions with a standard normal distribution, of 100 iterations of memory, and where they start."""
+    values = np.empty((chains, draws, 1))
+    values[:, 0] = start
+    for t in range(1, draws):
+        values[:, t] = 0.99 * values[:, t - 1] + np.sqrt(1 - 0.99**2) * rng.normal(size=(chains, 1))
+    return values
+
+
+def test_drift_of_chains_that_agree(rng):
+    """All chains begin at one place, two deviations away or in the middle: nested R-hat is good, the draws are not."""
+    for start in (-2.0, 0.0):
+        draws = slow_chains(rng, 256, 100, start)
+        assert nested_rhat(draws, 16) < 1.04  # no warning
+        assert 0.2 < drift(draws)[0] < 1.5
+    assert (drift(np.zeros((64, 20, 2))) == 0).all()
+    assert (drift(slow_chains(rng, 4, 100, -2.0)) == 0).all()
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(8, 4), (64, 200), (2000, 10)])
+def test_no_drift_in_one_distribution(rng, chains, draws):
+    """Slow chains in equilibrium, with heavy and skewed tails."""
+    for _ in range(20):
+        normal = slow_chains(rng, chains, draws, rng.normal(size=(chains, 1)))
+        other = rng.normal(size=normal.shape)
+        values = np.concatenate([normal, np.exp(2 * normal), normal**7, other / np.abs(normal)], axis=2)
+        assert (drift(values) == 0).all()
 
 
 def test_temperature_keeps_half_of_the_particles(rng):

@@ -126,6 +126,16 @@ def test_prime_number_of_chains(rng):
     assert found["nested_rhat_max"] > 1.5
 
 
+def test_chains_on_their_way_are_named(rng):
+    """All move together, so that nested R-hat is good; a parameter that does not move is not named."""
+    draws = rng.normal(size=(64, 20, 2))
+    draws[:, :, 1] += np.linspace(0, 2, 20)
+    with pytest.warns(UserWarning, match="still on their way: .*, b move by up to 0"):
+        found = summary(_Kept(draws), statistics(64), 1.0, 16, ["a", "b"])
+    assert found["nested_rhat_max"] < 1.02
+    assert 0.7 < found["drift_max"] < 1
+
+
 def test_statistics_of_all_steps():
     """The statistics of an iteration of "meads" are those of all its steps, of which each diverges here."""
     with pm.Model() as model:
