@@ -127,7 +127,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
             raise TypeError(f"The type's shape ({self.shape}) is not compatible with the data's ({data.shape})")
 
     def in_same_class(self, otype: Type) -> bool:
-        """Whether arrays of the other Type can replace those of this one everywhere."""
+        """Return whether arrays of the other Type can replace those of this one everywhere."""
         return (
             isinstance(otype, GpuArrayType)
             and (otype.dtype, otype.context_name) == (self.dtype, self.context_name)
@@ -135,7 +135,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
         )
 
     def is_super(self, otype: Type) -> bool:
-        """Whether every array of the other Type is one of this Type."""
+        """Return whether every array of the other Type is one of this Type."""
         return (
             isinstance(otype, GpuArrayType)
             and (otype.dtype, otype.context_name, otype.ndim) == (self.dtype, self.context_name, self.ndim)
@@ -151,19 +151,19 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
 
     @staticmethod
     def values_eq(a: GpuArray, b: GpuArray, force_same_dtype: bool = True) -> bool:
-        """Whether two arrays hold the same values (NaN equals NaN); reads the device."""
+        """Return whether two arrays hold the same values (NaN equals NaN); reads the device."""
         host_a, host_b = a.to_host(), b.to_host()
         comparable = host_a.dtype == host_b.dtype or not force_same_dtype
         return comparable and np.array_equal(host_a, host_b, equal_nan=True)
 
     @staticmethod
     def values_eq_approx(a: Any, b: Any, **options: Any) -> bool:
-        """Whether two arrays hold the same values to rounding; reads the device."""
+        """Return whether two arrays hold the same values to rounding; reads the device."""
         return TensorType.values_eq_approx(np.asarray(a), np.asarray(b), **options)
 
     @staticmethod
     def may_share_memory(a: Any, b: Any) -> bool:
-        """Whether two arrays are views of one buffer."""
+        """Return whether two arrays are views of one buffer."""
         return isinstance(a, GpuArray) and isinstance(b, GpuArray) and a.buffer.int_ptr == b.buffer.int_ptr
 
     def get_shape_info(self, obj: GpuArray) -> tuple[int, ...]:

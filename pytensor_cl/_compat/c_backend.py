@@ -23,13 +23,7 @@ __all__ = ["compile_with_c", "explain_call_errors"]
 
 
 def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, Any]]], BaseException]) -> None:
-    """Let a function replace the exceptions of calls by PyTensor's C and Python backends.
-
-    Parameters
-    ----------
-    explain
-        Takes the exception and pairs of variables and their storage, as far as they are known; returns an exception.
-    """
+    """Let a function replace the exceptions of calls by PyTensor's C and Python backends."""
     for module in (executor, vm):
         original = module.raise_with_op
 
@@ -77,32 +71,10 @@ def compile_with_c(
 
     The function changes none of its inputs and returns none of them, except random generators.
 
-    Parameters
-    ----------
-    graph
-        A graph before any rewrite; not changed.
-    mode
-        The mode of the function.
-    cells
-        Storage of the inputs.
-    results
-        Storage that the outputs may have.
-    mutable_rngs
-        Positions of the random generators among the inputs that may be changed in place.
-    excluded
-        Names of the rewrites without which it is compiled.
-
-    Returns
-    -------
-    callable
-        Computes and returns the outputs.
-    list
-        Cells that hold the outputs afterwards, if these are not `results`.
-
-    Raises
-    ------
-    NotImplementedError
-        It cannot be compiled.
+    `graph`: a graph before any rewrite; not changed. `results`: storage that the outputs may have. `mutable_rngs`:
+    positions of the random generators among the inputs that may be changed in place. Returns computes and returns the
+    outputs. Returns cells that hold the outputs afterwards, if these are not `results`. Raises `NotImplementedError`:
+    it cannot be compiled.
     """
     query = mode.provided_optimizer
     if isinstance(query, RewriteDatabaseQuery):

@@ -39,15 +39,7 @@ def graphs_inside(op: Op) -> Iterator[Any]:
 
 
 def rewrite_compiled_inner_graphs(fgraph: FunctionGraph, rewrite: Callable[[FunctionGraph], None]) -> None:
-    """Rewrite the graphs inside Scan, OpFromGraph, LazyIfElse and optimizer nodes, which are compiled with the graph.
-
-    Parameters
-    ----------
-    fgraph
-        A graph before inner graphs are compiled; changed in place.
-    rewrite
-        Changes an inner graph in place. What is inside of that is its own concern.
-    """
+    """Rewrite the graphs inside Scan, OpFromGraph, LazyIfElse and optimizers, which are compiled with the graph."""
     known: dict[Op, Op] = {}
     for node in fgraph.toposort():
         if node.op not in known:
@@ -83,13 +75,6 @@ def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
 
     PyTensor would apply the mode's rewrites to the nodes inside a loop, including the lift to devices, and run them
     with its own loop, also in functions of other modes.
-
-    Parameters
-    ----------
-    fgraph
-        A graph before any rewrite; changed in place.
-    linker_type
-        The linker of the mode.
     """
     for node in fgraph.toposort():
         op = _without_mode(node.op, linker_type) if isinstance(node.op, Scan) else node.op
@@ -99,13 +84,7 @@ def drop_scan_modes(fgraph: FunctionGraph, linker_type: type) -> None:
 
 
 def push_sums_out_of_loops(fgraph: FunctionGraph) -> None:
-    """Replace sums of products over all steps of a loop by one product outside of it, as PyTensor's rewrite does.
-
-    Parameters
-    ----------
-    fgraph
-        A graph of host Ops; changed in place.
-    """
+    """Replace sums of products over all steps of a loop by one product outside of it, as PyTensor's rewrite does."""
     dfs_rewriter(scan_push_out_add, ignore_newtrees=False).rewrite(fgraph)
 
 

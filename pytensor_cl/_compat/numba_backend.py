@@ -41,15 +41,7 @@ _INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_opti
 
 
 def prepare_inner_graphs_for_numba(linker_type: type, guard: Callable[[FunctionGraph], None]) -> None:
-    """Rewrite the inner graphs of Scan, OpFromGraph and the optimizers, which run on the host, for NUMBA.
-
-    Parameters
-    ----------
-    linker_type
-        The linker of the outer graphs.
-    guard
-        Adds the checks that NUMBA leaves out to an inner graph, in place.
-    """
+    """Rewrite the inner graphs of Scan, OpFromGraph and the optimizers, which run on the host, for NUMBA."""
     for generic in _INNER_GRAPHS:
         numba = generic.dispatch(NumbaLinker)
 
@@ -69,14 +61,7 @@ def prepare_inner_graphs_for_numba(linker_type: type, guard: Callable[[FunctionG
 def prepare_for_numba(op: OpFromGraph, mode: Any, guard: Callable[[FunctionGraph], None]) -> OpFromGraph:
     """Return an OpFromGraph whose inner graph is rewritten for NUMBA.
 
-    Parameters
-    ----------
-    op
-        A branch of a conditional; not changed.
-    mode
-        The mode of the outer graph.
-    guard
-        As `prepare_inner_graphs_for_numba` takes it.
+    `op`: a branch of a conditional; not changed.
     """
     inner = op.fgraph.unfreeze()
     guard(inner)
@@ -99,15 +84,7 @@ def _numba_mode(mode: Any) -> Mode:
 def compile_node_with_numba(node: Apply) -> Callable[..., Any]:
     """Compile one node with NUMBA.
 
-    Parameters
-    ----------
-    node
-        A host node with rewritten inner graphs.
-
-    Returns
-    -------
-    callable
-        Takes the values of all inputs (those of constants are ignored), returns the tuple of outputs.
+    Returns takes the values of all inputs (those of constants are ignored), returns the tuple of outputs.
     """
     check_numba()
     inputs = [v if isinstance(v, Constant) else v.type() for v in node.inputs]
@@ -131,28 +108,11 @@ def compile_with_numba(
     A call changes none of its arguments but random generators and those of `scattered`, and no result shares memory
     with others.
 
-    Parameters
-    ----------
-    graph
-        A graph before any rewrite; not changed.
-    mode
-        The mode of the function; NUMBA's rewrites replace its linker's.
-    mutable_rngs
-        Positions of the random generators among the inputs that may be changed in place.
-    scattered
-        Positions of the inputs into whose memory results may be scattered, where no call that fails has done so.
-
-    Returns
-    -------
-    callable
-        Takes the inputs, returns a tuple of the outputs. The first call compiles for the dtypes.
-    FunctionGraph
-        The compiled graph, for error messages.
-
-    Raises
-    ------
-    NotImplementedError
-        NUMBA would run an Op in Python, or cannot compile in this process (`NumbaLockedError`).
+    `graph`: a graph before any rewrite; not changed. `mutable_rngs`: positions of the random generators among the
+    inputs that may be changed in place. `scattered`: positions of the inputs into whose memory results may be
+    scattered, where no call that fails has done so. Returns takes the inputs, returns a tuple of the outputs. The first
+    call compiles for the dtypes. Returns the compiled graph, for error messages. Raises `NotImplementedError`: NUMBA
+    would run an Op in Python, or cannot compile in this process (`NumbaLockedError`).
     """
     check_numba()
     with warnings.catch_warnings(record=True) as noted:
@@ -232,13 +192,7 @@ def numba_unsupported_errors() -> tuple[type[Exception], ...]:
 
 
 def run_in_object_mode(*op_types: type) -> None:
-    """Make NUMBA call ``perform`` of Ops without a warning: it is NumPy code that NUMBA would not make faster.
-
-    Parameters
-    ----------
-    op_types
-        Classes of Ops.
-    """
+    """Make NUMBA call ``perform`` of Ops without a warning: it is NumPy code that NUMBA would not make faster."""
     load_numba()
     from pytensor.link.numba.dispatch.basic import numba_funcify
 
@@ -247,13 +201,7 @@ def run_in_object_mode(*op_types: type) -> None:
 
 
 def call_perform(op: Any, node: Any = None, **kwargs: Any) -> Any:
-    """Return a function of NUMBA that calls ``perform`` of an Op, without a warning.
-
-    Parameters
-    ----------
-    op, node, **kwargs
-        As PyTensor gives them to a NUMBA implementation.
-    """
+    """Return a function of NUMBA that calls ``perform`` of an Op, without a warning."""
     load_numba()
     from pytensor.link.numba.dispatch.basic import generate_fallback_impl
 
@@ -263,15 +211,7 @@ def call_perform(op: Any, node: Any = None, **kwargs: Any) -> Any:
 
 
 def register_numba_implementation(op_type: type, make: Callable[..., tuple[Any, str]]) -> None:
-    """Register the NUMBA implementation of an Op.
-
-    Parameters
-    ----------
-    op_type
-        The class of the Op.
-    make
-        Takes the Op, a node of it, and NUMBA's decorator; returns the decorated function and its cache key.
-    """
+    """Register the NUMBA implementation of an Op."""
     load_numba()
     from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 

@@ -62,13 +62,7 @@ def _register() -> None:
 
 
 def replace_contracted_draws(fgraph: FunctionGraph) -> None:
-    """Replace draws whose last bit depends on contraction by such that are compiled without.
-
-    Parameters
-    ----------
-    fgraph
-        A graph before NUMBA's rewrites; changed in place.
-    """
+    """Replace draws whose last bit depends on contraction by such that are compiled without."""
     for node in fgraph.toposort():
         rounded = _ROUNDED.get(type(node.op))
         if rounded is None:

@@ -50,10 +50,7 @@ def load_numba() -> None:
 def check_numba() -> None:
     """Check that NUMBA can compile in this process, and load it.
 
-    Raises
-    ------
-    NumbaLockedError
-        It cannot.
+    Raises `NumbaLockedError`: it cannot.
     """
     if _State.is_locked:
         raise NumbaLockedError("the process was forked while another thread compiled with NUMBA")

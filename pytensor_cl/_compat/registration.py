@@ -13,17 +13,14 @@ __all__ = ["check_before_jit", "has_other_transfers", "register"]
 
 
 def has_other_transfers() -> bool:
-    """Whether other packages have registered targets of ``x.transfer``."""
+    """Return whether other packages have registered targets of ``x.transfer``."""
     return len(transfer._others) > 1
 
 
 def check_before_jit(check: Callable[[Any, FunctionGraph], None]) -> None:
     """Call a function before a JIT linker, such as NUMBA's or JAX's, compiles a graph.
 
-    Parameters
-    ----------
-    check
-        Takes the linker and the graph; raises an error if the linker cannot compile it.
+    `check`: takes the linker and the graph; raises an error if the linker cannot compile it.
     """
     original = JITLinker.make_all
 
@@ -36,15 +33,7 @@ def check_before_jit(check: Callable[[Any, FunctionGraph], None]) -> None:
 
 
 def register(name: str, mode: Any) -> None:
-    """Register a mode and its linker by name.
-
-    Parameters
-    ----------
-    name
-        In upper case for the mode; the linker's is in lower case.
-    mode
-        A `pytensor.compile.mode.Mode`.
-    """
+    """Register a mode and its linker by name."""
     predefined_modes[name] = mode
     predefined_linkers[name.lower()] = mode.linker
     fast_run_linkers_to_mode[name.lower()] = mode

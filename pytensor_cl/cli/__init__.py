@@ -40,15 +40,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    Parameters
-    ----------
-    arguments
-        Words after the program's name; those of this process by default.
-
-    Returns
-    -------
-    int
-        The exit code: 0 if all is well.
+    Returns the exit code: 0 if all is well.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in words if word in _COMMANDS), None)

@@ -27,27 +27,15 @@ _DRAFT = f"{_HEX_KEY}.*.tmp"
 
 
 class CacheFolder(NamedTuple):
-    """A folder with compiled kernels, or with what else can be made again.
+    """A folder with compiled kernels, or with what else can be made again."""
 
-    Attributes
-    ----------
-    owner
-        The program that writes there.
-    path
-        The folder; it may not exist yet.
-    patterns
-        Names of what the owner writes there. A setting may point at any folder: nothing else in it may be
-        counted or removed.
-    damaged
-        Yields what is damaged there, among the owner's files.
-    is_private
-        Whether nothing but the owner's entries is in the folder, so that it can be removed when it is empty.
-    """
-
-    owner: str
-    path: Path
+    owner: str  # the program that writes there
+    path: Path  # the folder; it may not exist yet
+    # Names of what the owner writes there. A setting may point at any folder: nothing else in it may be counted or
+    # removed.
     patterns: tuple[str, ...]
-    damaged: Callable[[], Iterable[Path]] = tuple
+    damaged: Callable[[], Iterable[Path]] = tuple  # yields what is damaged there, among the owner's files
+    # whether nothing but the owner's entries is in the folder, so that it can be removed when it is empty
     is_private: bool = True
 
     def entries(self) -> Iterator[Path]:

@@ -40,24 +40,12 @@ _TOLERANCE = 1e-5  # the results are printed with eight digits
 
 
 class Outcome(NamedTuple):
-    """The output of a run of the check program.
-
-    Attributes
-    ----------
-    seconds
-        Of its loop.
-    values
-        The numbers of its abridged result.
-    used_gpu
-        Whether it prints ``Used the gpu``.
-    graph
-        The nodes of its function.
-    """
+    """The output of a run of the check program."""
 
     seconds: float
-    values: list[float]
-    used_gpu: bool
-    graph: str
+    values: list[float]  # the numbers of its abridged result
+    used_gpu: bool  # whether it prints ``Used the gpu``
+    graph: str  # the nodes of its function
 
 
 class CheckFailed(Exception):
@@ -92,10 +80,7 @@ def _parse(text: str) -> Outcome:
 def _execute(command: list[str], device: str) -> Outcome:
     """Run the check program in an interpreter of its own.
 
-    Raises
-    ------
-    CheckFailed
-        It failed, or printed something else than the check program does.
+    Raises `CheckFailed`: it failed, or printed something else than the check program does.
     """
     done = subprocess.run(command, env=_environment(device), capture_output=True, text=True, check=False)
     if done.returncode:

@@ -12,30 +12,17 @@ __all__ = ["Driver", "registered_drivers", "searched_places"]
 
 
 class Driver(NamedTuple):
-    """A driver that is registered with the OpenCL loader.
+    """A driver that is registered with the OpenCL loader."""
 
-    Attributes
-    ----------
-    icd
-        The file, or the setting, that names it.
-    library
-        The shared library.
-    problem
-        Why it offers no device; None if it does.
-    """
-
-    icd: str
-    library: str
-    problem: str | None
+    icd: str  # the file, or the setting, that names it
+    library: str  # the shared library
+    problem: str | None  # why it offers no device; None if it does
 
 
 def _platform_count(library: ctypes.CDLL) -> int:
     """Query the platforms of a driver as the loader does.
 
-    Raises
-    ------
-    AttributeError, ValueError
-        The library is no OpenCL driver.
+    Raises `AttributeError, ValueError`: the library is no OpenCL driver.
     """
     find = library.clGetExtensionFunctionAddress
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]

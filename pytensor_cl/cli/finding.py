@@ -6,21 +6,9 @@ __all__ = ["Finding"]
 
 
 class Finding(NamedTuple):
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes
-    ----------
-    status
-        ``"ok"``, ``"warn"`` or ``"FAIL"``.
-    subject
-        The thing.
-    text
-        What there is to say.
-    value
-        A measured number, for JSON.
-    """
-
-    status: str
-    subject: str
+    status: str  # ``"ok"``, ``"warn"`` or ``"FAIL"``
+    subject: str  # the thing
     text: str
-    value: float | None = None
+    value: float | None = None  # a measured number, for JSON

@@ -26,14 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def with_device(flags: str, device: str | None, default: str = "opencl") -> str:
     """Return PyTensor flags that name a device.
 
-    Parameters
-    ----------
-    flags
-        As in ``PYTENSOR_FLAGS``.
-    device
-        Replaces the one in `flags`; None keeps it.
-    default
-        The device if neither names one.
+    `device`: replaces the one in `flags`; None keeps it.
     """
     items = [item.strip() for item in flags.split(",") if item.strip()]
     given = [item for item in items if item.partition("=")[0].strip() == "device"]

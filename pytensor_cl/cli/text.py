@@ -20,17 +20,7 @@ def paint(text: str, colour: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> str:
-    """Return rows as aligned columns.
-
-    Parameters
-    ----------
-    header
-        The columns' names.
-    rows
-        The cells, as many in each row as there are columns.
-    right
-        Columns that are aligned to the right.
-    """
+    """Return rows as aligned columns."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
 

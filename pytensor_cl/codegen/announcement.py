@@ -51,12 +51,7 @@ def abandoned_trees() -> list[Path]:
 def _claim(line: str) -> None:
     """Make the folder of a line.
 
-    Raises
-    ------
-    FileExistsError
-        A process of the tree has made it.
-    OSError
-        No folder can be made.
+    Raises `FileExistsError`: a process of the tree has made it. Raises `OSError`: no folder can be made.
     """
     folder = _folder()
     with suppress(FileExistsError):
@@ -67,7 +62,7 @@ def _claim(line: str) -> None:
 
 
 def _is_first(line: str) -> bool:
-    """Whether no process of the tree has written a line; true if that is unknown."""
+    """Return whether no process of the tree has written a line; true if that is unknown."""
     try:
         _claim(line)
     except FileExistsError:

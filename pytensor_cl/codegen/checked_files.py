@@ -26,10 +26,7 @@ _STALE_SECONDS = 3_600.0  # after which a draft belongs to a process that ended
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file at once: other processes see all of it, or what was there before.
 
-    Raises
-    ------
-    OSError
-        It cannot be written; there is no draft left.
+    Raises `OSError`: it cannot be written; there is no draft left.
     """
     make_private(path.parent)
     handle, draft = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)
@@ -57,10 +54,7 @@ def _content(data: bytes, name: str) -> bytes | None:
 def is_intact(file: Path) -> bool:
     """Return whether a file of a `CheckedFolder` is as it was written.
 
-    Raises
-    ------
-    OSError
-        The file cannot be read.
+    Raises `OSError`: the file cannot be read.
     """
     return _content(file.read_bytes(), file.name) is not None
 

@@ -46,7 +46,7 @@ def default_folder(cache_dir: str | Path | None = None) -> Path:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a path belongs to this user; links do not count."""
+    """Return whether a path belongs to this user; links do not count."""
     return _is_own(path.lstat())
 
 
@@ -57,10 +57,7 @@ def _is_own(status: os.stat_result) -> bool:
 def make_private(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for this user alone, whatever the process's umask.
 
-    Raises
-    ------
-    OSError
-        It cannot be made.
+    Raises `OSError`: it cannot be made.
     """
     missing = []
     while not folder.exists():
@@ -98,7 +95,7 @@ def expected_problem(folder: Path) -> str:
 
 
 def may_be_read(folder: Path) -> bool:
-    """Whether what is kept in a folder can be used, even if nothing can be added: part of a container's image."""
+    """Return whether what is kept in a folder can be used, even if nothing can be added: part of a container's image."""
     try:
         return not _reading_problem(folder)
     except OSError:
@@ -106,7 +103,7 @@ def may_be_read(folder: Path) -> bool:
 
 
 def _is_of_one_user(group: int) -> bool:
-    """Whether a group is that of this user alone, which has the user's name, as where the umask is 002."""
+    """Return whether a group is that of this user alone, which has the user's name, as where the umask is 002."""
     try:
         name, found = getpwuid(os.geteuid()).pw_name, getgrgid(group)
     except KeyError:  # a user or a group without a name

@@ -77,7 +77,7 @@ def _stamp(directory: Path) -> bytes:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether ``repr`` determines the value."""
+    """Return whether ``repr`` determines the value."""
     if isinstance(value, tuple | list):
         return all(map(_is_plain, value))
     if isinstance(value, dict):

@@ -79,7 +79,7 @@ class Struct:
     size, alignment
         In bytes.
     format
-        Of the module struct, without the byte order.
+        Format string of Python's module `struct`, without the byte order.
     dtype
         The structured NumPy dtype of the same layout.
     pack_values

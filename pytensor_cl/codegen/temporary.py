@@ -87,10 +87,7 @@ def _new_folder(parent: Path) -> Path:
 def _locked(file: Path, flags: int = 0) -> int:
     """Lock a file; return its descriptor, which keeps the lock until the process ends.
 
-    Raises
-    ------
-    OSError
-        There is none, or a process that runs has locked it.
+    Raises `OSError`: there is none, or a process that runs has locked it.
     """
     handle = os.open(file, os.O_RDWR | flags, 0o600)
     try:

@@ -32,12 +32,8 @@ class OpenCLLinker(Linker):
     The tags below select all rewrites of mode OPENCL, because PyMC and ``Mode.clone`` rebuild the mode around the
     linker.
 
-    Parameters
-    ----------
-    allow_gc
-        Free intermediate results after their last use; None is PyTensor's flag.
-    scheduler
-        Returns the nodes in the order of execution; None is `order_nodes`.
+    `allow_gc`: free intermediate results after their last use; None is PyTensor's flag. `scheduler`: returns the nodes
+    in the order of execution; None is `order_nodes`.
     """
 
     required_rewrites = ("minimum_compile", "opencl", "lazy_ifelse", "scan_save_mem_no_prealloc")

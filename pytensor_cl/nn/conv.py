@@ -47,18 +47,7 @@ def _is_disconnected(variable: Variable) -> bool:
 class _Convolution(Op):
     """What a convolution and its gradients have in common: the parameters.
 
-    Parameters
-    ----------
-    ndim
-        Number of spatial dimensions: 1, 2 or 3.
-    strides, dilation
-        Per spatial dimension.
-    groups
-        Channels fall into so many groups, which are convolved apart.
-    padding
-        Per spatial dimension zeros before and after the input, or ``"half"`` or ``"full"`` of the kernels.
-    flip
-        Whether the kernels are flipped, as mathematics has it; else this is a cross-correlation.
+    `ndim`: number of spatial dimensions: 1, 2 or 3.
     """
 
     __props__ = ("ndim", "strides", "dilation", "groups", "padding", "flip")
@@ -236,10 +225,7 @@ def _parameters(ndim: int, strides: Any, dilation: Any, groups: int, border_mode
 def _operands(name: str, ndim: int, x: Any, w: Any) -> tuple[Variable, Variable]:
     """Return both arrays as variables; integers as wide as those that their sum is computed with.
 
-    Raises
-    ------
-    TypeError
-        One is no tensor, or has another number of dimensions.
+    Raises `TypeError`: one is no tensor, or has another number of dimensions.
     """
     variables = []
     for argument, value in (("x", x), ("w", w)):
@@ -258,17 +244,7 @@ def _operands(name: str, ndim: int, x: Any, w: Any) -> tuple[Variable, Variable]
 
 
 def _check_channels(name: str, channels: int | None, expected: int | None, groups: int, source: str) -> None:
-    """Refuse channels of x that do not divide into the groups, or that are not those of w.
-
-    Parameters
-    ----------
-    channels
-        Of x, if they are known.
-    expected
-        What w has of them, if it is known.
-    source
-        How `expected` follows from the shape of w.
-    """
+    """Refuse channels of x that do not divide into the groups, or that are not those of w."""
     if channels is not None and channels % groups:
         raise ValueError(f"{name}: the {channels} channels of x do not divide into groups={groups}")
     if known(channels, expected) and channels != expected:

@@ -38,10 +38,7 @@ class Geometry(NamedTuple):
     def check(self, x: Sequence[int], w: Sequence[int]) -> None:
         """Refuse shapes that do not fit together.
 
-        Raises
-        ------
-        ValueError
-            They do not.
+        Raises `ValueError`: they do not.
         """
         if any(n < 0 for n in x):
             raise ValueError(f"the padding of a transposed convolution is longer than its result, of shape {tuple(x)}")
@@ -53,10 +50,7 @@ class Geometry(NamedTuple):
     def check_output(self, x: Sequence[int], w: Sequence[int], dy: Sequence[int]) -> tuple[int, ...]:
         """Return the spatial shape of the output; refuse a gradient of another shape.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         self.check(x, w)
         counts = self.counts(x[2:], w[2:])

@@ -21,14 +21,7 @@ __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter
 class _Pooling(Op):
     """What pooling and its gradients have in common: the parameters.
 
-    Parameters
-    ----------
-    window, strides
-        Per dimension, of the last ones.
-    padding
-        Per dimension before and after the input.
-    ceil
-        Whether the last window may reach out of the padded input.
+    `ceil`: whether the last window may reach out of the padded input.
     """
 
     __props__: tuple[str, ...] = ("window", "strides", "padding", "ceil")
@@ -170,10 +163,7 @@ class MaxPoolGather(_Pooling):
 class _Averaging(_Pooling):
     """What the average and its gradient have in common.
 
-    Parameters
-    ----------
-    inc_pad
-        Whether padding counts as elements.
+    `inc_pad`: whether padding counts as elements.
     """
 
     __props__ = ("window", "strides", "padding", "ceil", "inc_pad")
@@ -329,7 +319,7 @@ def avg_pool(
     Parameters
     ----------
     x, window, strides, padding, ignore_border
-        As of `max_pool`; padding elements are zeros.
+        The same as those of `max_pool`; padding elements are zeros.
     inc_pad
         Whether padding counts as elements; what a window has outside of the padded input never does.
 

@@ -47,7 +47,7 @@ class Window(NamedTuple):
 
 
 def _is_integer(value: Any) -> bool:
-    """Whether a value is a number of Python or NumPy that is an integer by its type."""
+    """Return whether a value is a number of Python or NumPy that is an integer by its type."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -61,23 +61,7 @@ def _items(value: Any) -> tuple[Any, ...] | None:
 def as_ints(value: Any, ndim: int, name: str, least: int = 1) -> tuple[int, ...]:
     """Return one integer per dimension.
 
-    Parameters
-    ----------
-    value
-        An integer for all dimensions, or one for each.
-    ndim
-        Number of dimensions.
-    name
-        The argument, for messages.
-    least
-        The smallest that makes sense.
-
-    Raises
-    ------
-    TypeError
-        One is no integer, or symbolic.
-    ValueError
-        There are not so many, or one is too small.
+    Raises `TypeError`: one is no integer, or symbolic. Raises `ValueError`: there are not so many, or one is too small.
     """
     values = (value,) * ndim if _is_integer(value) else _items(value)
     kind = "a positive integer" if least == 1 else f"an integer from {least}"
@@ -94,10 +78,7 @@ def as_ints(value: Any, ndim: int, name: str, least: int = 1) -> tuple[int, ...]
 def as_flag(value: Any, name: str) -> bool:
     """Return a boolean.
 
-    Raises
-    ------
-    TypeError
-        It is neither True nor False, nor 1 or 0.
+    Raises `TypeError`: it is neither True nor False, nor 1 or 0.
     """
     if not isinstance(value, bool | np.bool_) and not (_is_integer(value) and value in (0, 1)):
         raise TypeError(f"{name} must be True or False, not {value!r}")
@@ -107,10 +88,7 @@ def as_flag(value: Any, name: str) -> bool:
 def as_variable(value: Any, name: str) -> Variable:
     """Return an array as a tensor variable.
 
-    Raises
-    ------
-    TypeError
-        PyTensor makes no tensor of it.
+    Raises `TypeError`: PyTensor makes no tensor of it.
     """
     try:
         return as_tensor_variable(value)
@@ -139,23 +117,8 @@ def _as_pad(value: Any, ndim: int, name: str, modes: Sequence[str], whole: Any) 
 def as_pads(value: Any, ndim: int, name: str = "border_mode", modes: Sequence[str] = BORDER_MODES) -> Pads:
     """Return per dimension the padding before and after, or a border mode from which it follows for known lengths.
 
-    Parameters
-    ----------
-    value
-        An integer or a name for all dimensions, or an integer, a pair or a name for each.
-    ndim
-        Number of dimensions.
-    name
-        The argument, for messages.
-    modes
-        The names that it may be.
-
-    Raises
-    ------
-    TypeError
-        One is no integer, or symbolic.
-    ValueError
-        There are not so many, one is negative, or there is no such border mode.
+    `modes`: the names that it may be. Raises `TypeError`: one is no integer, or symbolic. Raises `ValueError`: there
+    are not so many, one is negative, or there is no such border mode.
     """
     values = _items(value)
     if values is None:
@@ -175,7 +138,7 @@ def resolve(pad: Pad, extent: Any, dilation: int) -> tuple[Any, Any]:
 
 
 def known(*values: Any) -> bool:
-    """Whether none is None, as unknown static lengths are."""
+    """Return whether none is None, as unknown static lengths are."""
     return all(v is not None for v in values)
 
 
@@ -220,17 +183,7 @@ def padded(x: np.ndarray, windows: Sequence[Window], counts: Sequence[int], fill
 def views(x: np.ndarray, windows: Sequence[Window], counts: Sequence[int]) -> np.ndarray:
     """Return the elements of windows along the last dimensions of a padded array.
 
-    Parameters
-    ----------
-    x
-        Shape (..., n1, n2...); all windows fit.
-    windows, counts
-        Per dimension the window, and how many places it takes; none is zero.
-
-    Returns
-    -------
-    ndarray
-        Shape (..., counts..., extents...); a view.
+    `x`: shape (..., n1, n2...); all windows fit. Returns shape (..., counts..., extents...); a view.
     """
     leading, strides = x.ndim - len(windows), x.strides
     steps = [s * w.stride for s, w in zip(strides[leading:], windows, strict=True)]

@@ -135,10 +135,7 @@ class CheckedAddend(Forwarding):
     def prepare(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the inputs.
 
-        Raises
-        ------
-        ValueError
-            The addend does not fit.
+        Raises `ValueError`: the addend does not fit.
         """
         c, _, a, b, *_ = inputs
         product = (a.shape[0], *b.shape[1:])
@@ -166,10 +163,7 @@ class CheckedBatch(Forwarding):
     def prepare(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the inputs.
 
-        Raises
-        ------
-        ValueError
-            Batch dimensions do not match.
+        Raises `ValueError`: batch dimensions do not match.
         """
         a, b, *_ = inputs
         first, second = self._last

@@ -361,12 +361,7 @@ class _Loop:
     def _unpack(self, values: Sequence[Value], count: int) -> tuple[list, list[_Trace], list, list]:
         """Return sequences, traces, states without a trace, and the values that are the same in all steps.
 
-        Raises
-        ------
-        NegativeStepsError
-            The number of steps is negative.
-        ValueError
-            A sequence is too short.
+        Raises `NegativeStepsError`: the number of steps is negative. Raises `ValueError`: a sequence is too short.
         """
         info, scan = self._info, self._scan
         if count < 0:
@@ -465,10 +460,7 @@ class _Loop:
     def _write(self, target: Value, value: Value) -> None:
         """Copy a value to a row.
 
-        Raises
-        ------
-        ValueError
-            It has another shape.
+        Raises `ValueError`: it has another shape.
         """
         if not isinstance(target, GpuArray):
             target[...] = value

@@ -61,10 +61,7 @@ class GpuDimShuffle(GpuOp):
 def target_shape(size: int, shape: Sequence[int], ndim: int) -> tuple[int, ...]:
     """Return `shape` with its negative extent, if it has one, computed from `size`.
 
-    Raises
-    ------
-    ValueError
-        The length is not `ndim`, or the shape does not fit the size.
+    Raises `ValueError`: the length is not `ndim`, or the shape does not fit the size.
     """
     wanted = tuple(int(n) for n in shape)
     if len(wanted) != ndim:

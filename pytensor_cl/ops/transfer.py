@@ -173,10 +173,7 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
 def _transfer(variable: Variable, target: str | None) -> Variable | None:
     """Return the variable for ``x.transfer(target)``; None leaves the target to another package.
 
-    Raises
-    ------
-    ContextNotDefined
-        The target is no context, and no other package has targets.
+    Raises `ContextNotDefined`: the target is no context, and no other package has targets.
     """
     default = default_context_name()
     if target is None or target in defined_contexts():

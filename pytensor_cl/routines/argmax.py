@@ -104,10 +104,7 @@ class Argmax(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output: the outer dimensions.
 
-        Raises
-        ------
-        ValueError
-            The input has another number of dimensions, or no element along the axes.
+        Raises `ValueError`: the input has another number of dimensions, or no element along the axes.
         """
         (source,) = inputs
         if source.ndim != self.ndim:

@@ -26,10 +26,7 @@ Number = int | float
 def arange_length(start: Number, stop: Number, step: Number) -> int:
     """Return how many values `numpy.arange` makes.
 
-    Raises
-    ------
-    RangeLengthError
-        The step is zero, or there is no such number.
+    Raises `RangeLengthError`: the step is zero, or there is no such number.
     """
     try:
         count = (stop - start) / step

@@ -258,7 +258,7 @@ class CumOp(AlongAxis[_Plan]):
         return self._kernels[key]
 
     def _in_buffer(self, index: str) -> bool:
-        """Whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
+        """Return whether the kernels' struct leaves no room for the other arguments: buffers and offsets."""
         return geometry_struct(index, self._arguments["outer_dims"]).size + 40 > self.context.info.max_parameter_size
 
     def _geometry(self, problem: _Problem, split: _Split, index: str) -> bytes:

@@ -42,10 +42,7 @@ class Join(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
 
-        Raises
-        ------
-        ValueError
-            The inputs differ in a dimension other than the axis.
+        Raises `ValueError`: the inputs differ in a dimension other than the axis.
         """
         at, first = self.axis, inputs[0].shape
         for layout in inputs:

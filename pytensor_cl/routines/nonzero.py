@@ -178,10 +178,7 @@ class Select(_Masked):
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Wait for the count, and enqueue the kernel.
 
-        Raises
-        ------
-        IndexError
-            The mask has another shape.
+        Raises `IndexError`: the mask has another shape.
         """
         array, mask = inputs
         error = mask_mismatch(array.shape, mask.shape)
@@ -257,12 +254,8 @@ class Expand(_Masked):
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Wait for the count if there are several values, and enqueue the kernel.
 
-        Raises
-        ------
-        IndexError
-            The mask has another shape.
-        ValueError
-            There are more or fewer values than the mask has true elements.
+        Raises `IndexError`: the mask has another shape. Raises `ValueError`: there are more or fewer values than the
+        mask has true elements.
         """
         array, value, mask = inputs
         if not isinstance(value, GpuArray):

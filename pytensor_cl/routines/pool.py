@@ -107,10 +107,7 @@ class _Pooling(Routine):
     reach out of the padding, if it begins before it; `inc_pad`: whether padding counts as elements of an average;
     `other`: dtype of the second input, where there is one, and of the output; None: the same.
 
-    Raises
-    ------
-    ValueError
-        There are too many windows, or one is invalid.
+    Raises `ValueError`: there are too many windows, or one is invalid.
     """
 
     kind = ""
@@ -150,10 +147,7 @@ class _Pooling(Routine):
     def pooled(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of what comes of pooling an array.
 
-        Raises
-        ------
-        ValueError
-            It has fewer dimensions.
+        Raises `ValueError`: it has fewer dimensions.
         """
         lead = len(shape) - self.ndim
         if lead < 0:
@@ -278,10 +272,7 @@ class _Forward(_Pooling):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
 
-        Raises
-        ------
-        ValueError
-            The shapes of the inputs differ.
+        Raises `ValueError`: the shapes of the inputs differ.
         """
         x, *others = inputs
         for other in others:
@@ -370,10 +361,7 @@ class MaxPoolScatter(_Gradient):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
 
-        Raises
-        ------
-        ValueError
-            The gradient has not the shape of the pooled x.
+        Raises `ValueError`: the gradient has not the shape of the pooled x.
         """
         x, dy = inputs
         return self._gradient_layout(x.shape, dy)
@@ -396,10 +384,7 @@ class AvgPoolGrad(_Gradient):
     def layout(self, dy: Layout, lengths: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the output.
 
-        Raises
-        ------
-        ValueError
-            The gradient has not the shape of the pooled array.
+        Raises `ValueError`: the gradient has not the shape of the pooled array.
         """
         return self._gradient_layout((*dy.shape[: dy.ndim - self.ndim], *map(int, lengths)), dy)
 

@@ -80,10 +80,7 @@ class Repeat(Routine):
     def _totals(self, repeats: GpuArray) -> np.ndarray:
         """Wait, and return what each block of numbers adds up to.
 
-        Raises
-        ------
-        ValueError
-            A number is negative.
+        Raises `ValueError`: a number is negative.
         """
         blocks, length = ceil_div(repeats.size, BLOCK_NUMBERS), repeats.size
         totals = self.context.empty((blocks,), "int64")
@@ -107,10 +104,7 @@ class Repeat(Routine):
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Wait for the number of repetitions, and enqueue the kernel.
 
-        Raises
-        ------
-        ValueError
-            A number of repetitions is negative, or there are not as many as elements along the axis.
+        Raises `ValueError`: a number of repetitions is negative, or there are not as many as elements along the axis.
         """
         array, repeats = inputs
         shape, axis = array.shape, self.axis

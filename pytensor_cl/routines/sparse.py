@@ -103,10 +103,7 @@ class CsrDot(_Compressed):
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
         """Return the layout of the product.
 
-        Raises
-        ------
-        ValueError
-            The factors do not fit together, or the parts of the sparse one do not.
+        Raises `ValueError`: the factors do not fit together, or the parts of the sparse one do not.
         """
         data, indices, indptr, dense, inner = inputs
         assert isinstance(data, Layout) and isinstance(indices, Layout) and isinstance(indptr, Layout)
@@ -147,10 +144,7 @@ class CsrSampledDot(_Compressed):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the entries.
 
-        Raises
-        ------
-        ValueError
-            The factors do not fit together, or there are not as many rows as row pointers say.
+        Raises `ValueError`: the factors do not fit together, or there are not as many rows as row pointers say.
         """
         indices, indptr, left, right = inputs
         if left.shape[1] != right.shape[1] or left.shape[0] != indptr.size - 1:

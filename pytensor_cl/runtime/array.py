@@ -29,10 +29,7 @@ def _host_operand(other: Any) -> Any:
 def _basic_index(item: Any) -> Any:
     """Return an item of a basic index, integers as Python's.
 
-    Raises
-    ------
-    UnsupportedIndex
-        It is an array, a list, a boolean, or nothing that NumPy takes either.
+    Raises `UnsupportedIndex`: it is an array, a list, a boolean, or nothing that NumPy takes either.
     """
     if item is None or isinstance(item, slice):
         return item
@@ -131,12 +128,8 @@ class GpuArray:
     def __getitem__(self, items: Any) -> "GpuArray":
         """Apply basic indexing (integers, slices, ``None``, ``...``); a view.
 
-        Raises
-        ------
-        UnsupportedIndex
-            There is another kind of index among them, or more than one ``...``.
-        IndexError
-            An integer is out of bounds, or there are too many.
+        Raises `UnsupportedIndex`: there is another kind of index among them, or more than one ``...``. Raises
+        `IndexError`: an integer is out of bounds, or there are too many.
         """
         items = items if isinstance(items, tuple) else (items,)
         ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
@@ -212,7 +205,7 @@ class GpuArray:
         Parameters
         ----------
         index
-            As of ``numpy.ndarray.item``: none for an array of one element, a flat index, or one per dimension.
+            The same as those of ``numpy.ndarray.item``: none for an array of one element, a flat index, or one per dimension.
         """
         return self.to_host().item(*index)
 
@@ -239,10 +232,7 @@ class GpuArray:
     def __dlpack__(self, **options: Any) -> Any:
         """Export a copy on the host: OpenCL buffers have no address that other libraries could use.
 
-        Raises
-        ------
-        BufferError
-            ``copy=False`` was passed.
+        Raises `BufferError`: ``copy=False`` was passed.
         """
         if options.get("copy") is False:
             raise BufferError("an array on a device cannot be exported without a copy: write np.asarray(r)")

@@ -49,10 +49,7 @@ def check_room(nbytes: int) -> None:
 
     `nbytes`: bytes that it may write.
 
-    Raises
-    ------
-    OutOfDiskSpace
-        There is less space.
+    Raises `OutOfDiskSpace`: there is less space.
     """
     folder = compiler_folder()
     if free_bytes(folder) < nbytes:

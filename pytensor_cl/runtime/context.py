@@ -260,7 +260,7 @@ class Context:
         return None if skipped % array.itemsize or is_too_large else skipped
 
     def is_small(self, nbytes: int) -> bool:
-        """Whether an array is copied when its buffer is created: on CPUs a separate command takes 10 us more."""
+        """Return whether an array is copied when its buffer is created: on CPUs a separate command takes 10 us more."""
         return 0 < nbytes <= SMALL_UPLOAD and self.info.kind == "cpu"
 
     def download(self, array: GpuArray) -> np.ndarray:

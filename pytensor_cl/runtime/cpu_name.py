@@ -76,11 +76,8 @@ def repair_cpu_name(device: "cl.Device") -> list[str]:
 
     `device`: a pyopencl device.
 
-    Returns
-    -------
-    list of str
-        Options for the builds of all programs; empty if the driver needs no repair. An option holds the name that was
-        set, now or before, because PoCL's cache does not distinguish binaries for different names.
+    Returns options for the builds of all programs; empty if the driver needs no repair. An option holds the name that
+    was set, now or before, because PoCL's cache does not distinguish binaries for different names.
     """
     if device.int_ptr not in _named:
         name = _set_name(device)
@@ -112,6 +109,6 @@ def _name_in(version: str) -> str | None:
 
 
 def _is_right(named: str, have: frozenset[str]) -> bool:
-    """Whether the compiler has a CPU of that name with the vector instructions of this one."""
+    """Return whether the compiler has a CPU of that name with the vector instructions of this one."""
     has_avx512 = _CPUS[0][0] <= have
     return named != "generic" and (not has_avx512 or any(part in named for part in _AVX512_NAMES))

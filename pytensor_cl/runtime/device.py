@@ -60,7 +60,7 @@ class DeviceInfo:
     host_alignment
         Bytes at whose multiples host memory must begin to be used where it is; 0 if it cannot be, or is not known.
     features
-        What the driver can do; that it can do everything until it was asked (`self_check`).
+        Features of the driver; all of them until the driver was asked (`self_check`).
     """
 
     name: str

@@ -71,7 +71,7 @@ class DefaultDriverHooks:
         """Do nothing."""
 
     def matches(self, device: "cl.Device") -> bool:
-        """Whether a device belongs to the driver: any does."""
+        """Return whether a device belongs to the driver: any does."""
         return True
 
     def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:

@@ -27,7 +27,7 @@ def opened_contexts() -> list[Any]:
 
 
 def is_forked() -> bool:
-    """Whether this process is a fork of one that had loaded the drivers, so that it cannot use any."""
+    """Return whether this process is a fork of one that had loaded the drivers, so that it cannot use any."""
     return bool(_inherited)
 
 

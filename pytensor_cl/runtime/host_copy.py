@@ -24,10 +24,7 @@ def _context() -> Context | None:
 def copy_by_device(array: np.ndarray) -> np.ndarray | None:
     """Copy an array with its order in memory, as ``array.copy("K")`` does.
 
-    Returns
-    -------
-    numpy.ndarray or None
-        The copy; None if the array has gaps, or no device can copy it.
+    Returns the copy; None if the array has gaps, or no device can copy it.
     """
     order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     dense = array.transpose(order)

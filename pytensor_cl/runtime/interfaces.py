@@ -160,15 +160,9 @@ class BoundKernel(Protocol):
 
 
 class LaunchSequence(Protocol):
-    """Kernels with bound arguments that run one after the other.
+    """Kernels with bound arguments that run one after the other."""
 
-    Attributes
-    ----------
-    launches
-        Number of OpenCL launches in which they run.
-    """
-
-    launches: int
+    launches: int  # number of OpenCL launches in which they run
 
     def __len__(self) -> int:
         """Return the number of kernels."""
@@ -176,12 +170,8 @@ class LaunchSequence(Protocol):
     def submit(self, keep: Sequence[Any], buffers: Sequence[Any]) -> None:
         """Enqueue the kernels with the arguments that are set now.
 
-        Parameters
-        ----------
-        keep
-            Objects that must stay until the kernels have run.
-        buffers
-            Buffers whose memory must stay, although the pool may hand it to commands that are enqueued later.
+        `keep`: objects that must stay until the kernels have run. `buffers`: buffers whose memory must stay, although
+        the pool may hand it to commands that are enqueued later.
         """
 
     def run_and_wait(self) -> None:
@@ -189,15 +179,10 @@ class LaunchSequence(Protocol):
 
 
 class SequenceBuilder(Protocol):
-    """Makes launch sequences of kernels that were launched before.
+    """Makes launch sequences of kernels that were launched before."""
 
-    Attributes
-    ----------
-    uses_addresses
-        Whether arguments are addresses in a table of the host. The driver then has no references to the buffers, and
-        kernels wait for those in `depends_on` of `finish`; elsewhere the queue runs them in order.
-    """
-
+    # Whether arguments are addresses in a table of the host. The driver then has no references to the buffers, and
+    # kernels wait for those in `depends_on` of `finish`; elsewhere the queue runs them in order.
     uses_addresses: bool
 
     def add(self, launch: Launch) -> BoundKernel:
@@ -206,13 +191,7 @@ class SequenceBuilder(Protocol):
     def finish(self, kernels: Sequence[Any], depends_on: Sequence[int]) -> LaunchSequence:
         """Return a sequence.
 
-        Parameters
-        ----------
-        kernels
-            Results of `add`, in order.
-        depends_on
-            Per kernel the index of the last one that must have ended when it begins, -1 if there is none. Used only
-            with `uses_addresses`.
+        `kernels`: results of `add`, in order.
         """
 
 
@@ -231,24 +210,12 @@ class KernelLauncher(Protocol):
 
 
 class ContextOptions(NamedTuple):
-    """The settings of a context that concern drivers.
+    """The settings of a context that concern drivers."""
 
-    Attributes
-    ----------
-    batch_kernels
-        Let one launch run all kernels of a replayed call.
-    park_workers
-        Let the threads of that launch wait for the next call.
-    parallel_compile
-        Let other processes compile kernels of new programs.
-    structs_by_value
-        Whether kernels can take structs as arguments.
-    """
-
-    batch_kernels: bool = True
-    park_workers: bool = True
-    parallel_compile: bool = True
-    structs_by_value: bool = True
+    batch_kernels: bool = True  # let one launch run all kernels of a replayed call
+    park_workers: bool = True  # let the threads of that launch wait for the next call
+    parallel_compile: bool = True  # let other processes compile kernels of new programs
+    structs_by_value: bool = True  # whether kernels can take structs as arguments
 
 
 class ContextHooks(Protocol):
@@ -269,10 +236,7 @@ class ContextHooks(Protocol):
     def check_room(self, text: str) -> None:
         """Check that there is room for what the driver writes when it compiles a program, or a kernel (no text).
 
-        Raises
-        ------
-        OutOfDiskSpace
-            There is none.
+        Raises `OutOfDiskSpace`: there is none.
         """
 
     def precompile(self, text: str) -> "AbstractContextManager[Callable[[str, Sequence[str]], None]]":
@@ -286,15 +250,9 @@ class ContextHooks(Protocol):
 
 
 class DriverHooks(Protocol):
-    """What one driver needs besides the OpenCL standard.
+    """What one driver needs besides the OpenCL standard."""
 
-    Attributes
-    ----------
-    name
-        Name of the driver.
-    """
-
-    name: str
+    name: str  # name of the driver
 
     @property
     def repaired_files(self) -> int:
@@ -304,18 +262,10 @@ class DriverHooks(Protocol):
         """Return a context manager around the call that loads all drivers of the process."""
 
     def loaded(self, platforms: Sequence[str], new_threads: frozenset[int]) -> None:
-        """Drivers were loaded.
-
-        Parameters
-        ----------
-        platforms
-            Names of their platforms.
-        new_threads
-            Operating-system numbers of the threads that were started meanwhile.
-        """
+        """Drivers were loaded."""
 
     def matches(self, device: "cl.Device") -> bool:
-        """Whether a device belongs to the driver."""
+        """Return whether a device belongs to the driver."""
 
     def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:
         """Return the hooks of a new context."""

@@ -47,7 +47,7 @@ class LaunchCapture:
         self._count = 0
 
     def is_active(self) -> bool:
-        """Whether commands of the calling thread are captured."""
+        """Return whether commands of the calling thread are captured."""
         return self.is_on and get_ident() == self._thread
 
     def note_allocation(self, handle: int, nbytes: int) -> None:

@@ -172,7 +172,7 @@ def collapse(
     shape
         The common shape of the operands.
     strides
-        Per operand, its strides over `shape`.
+        Strides of each operand over `shape`.
 
     Returns
     -------

@@ -13,27 +13,11 @@ MIN_TIMED_CALLS = 3
 class TimedComparison:
     """Times alternatives one after another. The caller runs `current` and reports each call to `note`.
 
-    Parameters
-    ----------
-    warmup_calls
-        Alternatives in the order in which they are timed, and how many calls of each are not timed at first. The first
-        alternative is the reference for `abort_ratio`.
-    timed_calls
-        Timed calls of each alternative; their median counts.
-    long_seconds
-        Fewer calls do once the timed calls of an alternative took so many seconds: `MIN_TIMED_CALLS`, or one that
-        `abort_ratio` rules out.
-    abort_ratio
-        A call that takes this many times as long as the reference's median rules an alternative out.
-    warmup_seconds
-        The calls before the timed ones take so many seconds at least, for alternatives that have such calls.
-
-    Attributes
-    ----------
-    current
-        The alternative of the next call; None when the comparison is over.
-    medians
-        Seconds of a call of each alternative that was timed.
+    `warmup_calls`: alternatives in the order in which they are timed, and how many calls of each are not timed at
+    first. The first alternative is the reference for `abort_ratio`. `long_seconds`: fewer calls do once the timed calls
+    of an alternative took so many seconds: `MIN_TIMED_CALLS`, or one that `abort_ratio` rules out. `warmup_seconds`:
+    the calls before the timed ones take so many seconds at least, for alternatives that have such calls. `current`: the
+    alternative of the next call; None when the comparison is over.
     """
 
     def __init__(

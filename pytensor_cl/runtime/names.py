@@ -92,10 +92,7 @@ class _Symbol(ctypes.Structure):
 def _pointer_at(address: int) -> int:
     """Return the pointer at an address of this process.
 
-    Raises
-    ------
-    OSError
-        Nothing is mapped there.
+    Raises `OSError`: nothing is mapped there.
     """
     memory = os.open("/proc/self/mem", os.O_RDONLY)
     try:
@@ -128,7 +125,7 @@ def bundled_folder() -> Path | None:
 
 
 def _is_from_wheel(platform_version: str, library: str) -> bool:
-    """Whether a PoCL is that of the wheel: by its file, or by its version where the file is not known."""
+    """Return whether a PoCL is that of the wheel: by its file, or by its version where the file is not known."""
     folder = bundled_folder()
     if library:
         return folder is not None and Path(library).resolve().is_relative_to(folder.resolve())

@@ -44,10 +44,7 @@ def _set_bytes_of(handle: "cl.Kernel") -> Callable[[int, Any], None]:
 def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kernel":
     """Return a kernel of a program that was built from a source.
 
-    Raises
-    ------
-    CompilationError
-        It is not in the program: what was compiled is damaged.
+    Raises `CompilationError`: it is not in the program: what was compiled is damaged.
     """
     try:
         return new_kernel(program, name)
@@ -155,15 +152,8 @@ class ProgramCache:
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
         """Build all kernels that are not there yet as one program: a build costs the same for one kernel as for many.
 
-        Returns
-        -------
-        list
-            The program of each source. The caller keeps them: a program without references is dropped.
-
-        Raises
-        ------
-        CompilationError
-            The driver rejects the program; holds its log and the numbered source.
+        Returns the program of each source. The caller keeps them: a program without references is dropped. Raises
+        `CompilationError`: the driver rejects the program; holds its log and the numbered source.
         """
         wanted = {s.name: s for s in sources}
         found = {name: self._programs.get(name) for name in wanted}

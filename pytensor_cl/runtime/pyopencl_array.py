@@ -14,7 +14,7 @@ __all__ = ["from_pyopencl", "is_pyopencl_array", "refuse_pyopencl_array"]
 
 
 def is_pyopencl_array(value: Any) -> bool:
-    """Whether a value is such an array."""
+    """Return whether a value is such an array."""
     module = sys.modules.get("pyopencl.array")
     return module is not None and isinstance(value, module.Array)
 
@@ -31,18 +31,9 @@ def refuse_pyopencl_array(value: Any) -> None:
 def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
     """Return a device array over the memory of pyopencl's, without a copy, after its commands have ended.
 
-    Parameters
-    ----------
-    context
-        The context to which the array belongs.
-    array
-        A `pyopencl.array.Array`. It is kept until the caller waits for the device, and must not change before that.
-
-    Raises
-    ------
-    TypeError
-        It belongs to another OpenCL context, or is in shared virtual memory, or its strides are no multiples of an
-        element.
+    `array`: a `pyopencl.array.Array`. It is kept until the caller waits for the device, and must not change before
+    that. Raises `TypeError`: it belongs to another OpenCL context, or is in shared virtual memory, or its strides are
+    no multiples of an element.
     """
     buffer, dtype = array.base_data, np.dtype(array.dtype)
     if not array.size:

@@ -41,36 +41,16 @@ _DEFAULT = "dev0"
 
 @dataclass
 class _Registry:
-    """Context names, and the contexts that are open.
+    """Context names, and the contexts that are open."""
 
-    Attributes
-    ----------
-    specs
-        Context name to device.
-    contexts
-        Open contexts by name.
-    default
-        The context of graphs that name none.
-    settings
-        Called for the settings of a context when it is opened.
-    overrides
-        Settings that replace those.
-    unusable
-        Why contexts cannot be opened, by name.
-    flag_error
-        What is wrong with the flags that define contexts.
-    lock
-        Held while a context is opened.
-    """
-
-    specs: dict[str, str] = field(default_factory=dict)
-    contexts: dict[str, Context] = field(default_factory=dict)
-    default: str | None = None
-    settings: Callable[[], Settings] = Settings
-    overrides: dict[str, Any] = field(default_factory=dict)
-    unusable: dict[str, UnusableDevice] = field(default_factory=dict)
-    flag_error: str = ""
-    lock: Any = field(default_factory=Lock)
+    specs: dict[str, str] = field(default_factory=dict)  # context name to device
+    contexts: dict[str, Context] = field(default_factory=dict)  # open contexts by name
+    default: str | None = None  # the context of graphs that name none
+    settings: Callable[[], Settings] = Settings  # called for the settings of a context when it is opened
+    overrides: dict[str, Any] = field(default_factory=dict)  # settings that replace those
+    unusable: dict[str, UnusableDevice] = field(default_factory=dict)  # why contexts cannot be opened, by name
+    flag_error: str = ""  # what is wrong with the flags that define contexts
+    lock: Any = field(default_factory=Lock)  # held while a context is opened
 
 
 _registry = _Registry()
@@ -200,7 +180,7 @@ def default_context(name: str) -> Iterator[None]:
 
 
 def is_open(name: str) -> bool:
-    """Whether the context of a name has been opened."""
+    """Return whether the context of a name has been opened."""
     return name in _registry.contexts
 
 
@@ -226,7 +206,7 @@ def get_context(name: str | None = None) -> Context:
 
 
 def is_unusable(name: str) -> bool:
-    """Whether the device of a context was found to be unusable; opens nothing."""
+    """Return whether the device of a context was found to be unusable; opens nothing."""
     return name in _registry.unusable
 
 

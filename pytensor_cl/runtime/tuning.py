@@ -112,10 +112,8 @@ def _problem(name: str, value: object) -> str | None:
 def load_tuning() -> Tuning:
     """Return the defaults with what the user's file replaces.
 
-    Raises
-    ------
-    ValueError
-        The file that the environment names cannot be read, or has something else than known parameters.
+    Raises `ValueError`: the file that the environment names cannot be read, or has something else than known
+    parameters.
     """
     path = os.environ.get(FILE_VARIABLE)
     if not path:

@@ -239,7 +239,7 @@ def _kept(op: ps.ScalarOp) -> int:
 
 
 def _is_complex(op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> bool:
-    """Whether an output is complex, or an input from which it is computed."""
+    """Return whether an output is complex, or an input from which it is computed."""
     return any(map(is_complex, (*dtypes, *(value.dtype for value in values[_kept(op) :]))))
 
 
@@ -392,7 +392,7 @@ def supported(
     scalar_op
         A scalar Op, `Composite` included.
     input_dtypes, output_dtypes
-        Of the node.
+        Inputs of the node.
     has_fp64
         Whether the device has double precision.
     """

@@ -40,17 +40,8 @@ def _snapshot(emitter: Emitter, states: Sequence[Value], update: Value) -> Value
 def emit_loop(emitter: Emitter, loop: ScalarLoop, values: Values, emit_graph: EmitGraph) -> Values:
     """Write a loop of at most ``values[0]`` steps, each lane's own; return the last states, and `until` if there is.
 
-    Parameters
-    ----------
-    emitter
-        Where to write.
-    loop
-        The Op.
-    values
-        The number of steps, the initial states and the constants. After no steps, or fewer, `until` is false, as
-        in PyTensor's Python and Numba backends (its C backend has true).
-    emit_graph
-        Writes the inner graph.
+    `values`: the number of steps, the initial states and the constants. After no steps, or fewer, `until` is false, as
+    in PyTensor's Python and Numba backends (its C backend has true).
     """
     loop = _for_these_dtypes(loop, values)
     n_steps, *others = values

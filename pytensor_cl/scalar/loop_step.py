@@ -78,18 +78,10 @@ class _Written:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """One step of a Scan as a step function (see `routines.scan_loop.program.StepFunction`).
+    """One step of a Scan as a step function (see `routines.scan_loop.program.StepFunction`)."""
 
-    Parameters
-    ----------
-    graph
-        The inner graph, rewritten.
-    is_axis
-        Tells from its static length whether a dimension of an input is an axis.
-    """
-
-    graph: FunctionGraph
-    is_axis: Callable[[int | None], bool]
+    graph: FunctionGraph  # the inner graph, rewritten
+    is_axis: Callable[[int | None], bool]  # tells from its static length whether a dimension of an input is an axis
     written: _Written = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,19 +130,7 @@ def _inner_graph(op: Scan) -> FunctionGraph:
 
 
 class _Builder:
-    """Puts the arrays of a Scan together.
-
-    Parameters
-    ----------
-    info
-        Of the Scan.
-    step
-        Its step.
-    batch_axes
-        Per batch dimension of a Blockwise the number of its axis; None if its length is one.
-    input_types
-        Types of the inputs.
-    """
+    """Puts the arrays of a Scan together."""
 
     def __init__(
         self, info: ScanInfo, step: LoopStep, batch_axes: Sequence[int | None], input_types: Sequence[TensorType]
@@ -210,10 +190,7 @@ class _Builder:
     def _agree(self, cells: Sequence[Cells]) -> None:
         """Join the axes of what one array holds.
 
-        Raises
-        ------
-        CannotUnroll
-            Their shapes differ.
+        Raises `CannotUnroll`: their shapes differ.
         """
         first, *others = cells
         for other in others:
@@ -256,10 +233,7 @@ class _Builder:
 def _batch_axes(op: Any, input_types: Sequence[TensorType]) -> list[int | None]:
     """Return the axis of each batch dimension of a Blockwise.
 
-    Raises
-    ------
-    CannotUnroll
-        Members of the batch may have different numbers of steps.
+    Raises `CannotUnroll`: members of the batch may have different numbers of steps.
     """
     if not isinstance(op, Blockwise):
         return []
@@ -278,19 +252,7 @@ def _batch_axes(op: Any, input_types: Sequence[TensorType]) -> list[int | None]:
 def loop_program(op: Any, input_types: Sequence[TensorType], has_fp64: bool = True) -> LoopProgram:
     """Return a Scan, or a Blockwise of one, as a loop in one kernel.
 
-    Parameters
-    ----------
-    op
-        The host Op.
-    input_types
-        Types of the node's inputs.
-    has_fp64
-        Whether the device has double precision.
-
-    Raises
-    ------
-    CannotUnroll
-        There is no such form; the message is the reason.
+    Raises `CannotUnroll`: there is no such form; the message is the reason.
     """
     scan: Scan = op.core_op if isinstance(op, Blockwise) else op
     if scan.info.as_while and isinstance(op, Blockwise):
@@ -313,10 +275,7 @@ def loop_program(op: Any, input_types: Sequence[TensorType], has_fp64: bool = Tr
 def _condition(info: ScanInfo, step: LoopStep) -> tuple[int | None, str]:
     """Return the number and the dtype of the output that ends a loop.
 
-    Raises
-    ------
-    CannotUnroll
-        It is not the same for all members of the loop.
+    Raises `CannotUnroll`: it is not the same for all members of the loop.
     """
     if not info.as_while:
         return None, "bool"

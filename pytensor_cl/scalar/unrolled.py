@@ -57,18 +57,10 @@ class CannotUnroll(TypeError):
 
 
 class Cells(NamedTuple):
-    """The elements of a variable.
+    """The elements of a variable."""
 
-    Attributes
-    ----------
-    values
-        Object array of expressions, with length one along axes.
-    tags
-        Per dimension the number of its axis; None if its elements are separate expressions.
-    """
-
-    values: np.ndarray
-    tags: Tags
+    values: np.ndarray  # object array of expressions, with length one along axes
+    tags: Tags  # per dimension the number of its axis; None if its elements are separate expressions
 
     @property
     def has_axes(self) -> bool:
@@ -533,30 +525,9 @@ def unroll(
 ) -> list[Cells]:
     """Write a graph of tensors element by element.
 
-    Parameters
-    ----------
-    graph
-        A graph of host Ops.
-    inputs
-        The elements of its inputs.
-    emitter
-        Where to write.
-    axes
-        The axes of the inputs; elementwise operations join some.
-    most
-        Statements at which to give up.
-
-    Returns
-    -------
-    list of Cells
-        The elements of the outputs.
-
-    Raises
-    ------
-    CannotUnroll
-        An Op has no such form, or there would be too many statements.
-    pytensor_cl.scalar.base.Unsupported
-        A scalar Op has no OpenCL C.
+    `inputs`: the elements of its inputs. `axes`: the axes of the inputs; elementwise operations join some. Returns the
+    elements of the outputs. Raises `CannotUnroll`: an Op has no such form, or there would be too many statements.
+    Raises `pytensor_cl.scalar.base.Unsupported`: a scalar Op has no OpenCL C.
     """
     return _Unroller(emitter, axes, most).run(graph, inputs)
 

@@ -114,11 +114,8 @@ def temme(rows: int, columns: int) -> list[list[Fraction]]:
 def inverse_sums(count: int) -> tuple[list[int], list[int], list[int]]:
     """Write the sums of ``1 / (x + j)`` and ``1 / (x + j)**2`` for ``j < count``, an even number, by polynomials.
 
-    Returns
-    -------
-    q, r, s
-        Coefficients: the sums are ``(2 x + count - 1) r(v) / q(v)`` and ``s(v) / q(v)**2``, ``v = x (x + count - 1)``.
-        None is negative, for ``x + j`` and ``x + count - 1 - j`` have the product ``v + j (count - 1 - j)``.
+    Returns coefficients: the sums are ``(2 x + count - 1) r(v) / q(v)`` and ``s(v) / q(v)**2``, ``v = x (x + count -
+    1)``. None is negative, for ``x + j`` and ``x + count - 1 - j`` have the product ``v + j (count - 1 - j)``.
     """
     last = count - 1
     factors = [np.array([j * (last - j), 1]) for j in range(count // 2)]

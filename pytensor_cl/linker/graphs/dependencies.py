@@ -17,7 +17,7 @@ class Access(NamedTuple):
     writes: bool
 
     def conflicts(self, other: "Access") -> bool:
-        """Whether the order of the two kernels matters."""
+        """Return whether the order of the two kernels matters."""
         overlaps = self.memory == other.memory and self.begin < other.end and other.begin < self.end
         return overlaps and (self.writes or other.writes)
 

@@ -139,7 +139,7 @@ def find_donations(
 
 
 def _fits(old: ArrayLocation, new: ArrayLocation) -> bool:
-    """Whether both arrays have the same dtype and layout, and are the whole of their memory.
+    """Return whether both arrays have the same dtype and layout, and are the whole of their memory.
 
     Complex arrays do not fit: complex products are computed in parts.
     """
@@ -153,7 +153,7 @@ def _fits(old: ArrayLocation, new: ArrayLocation) -> bool:
 
 
 def _is_in_place(trace: Trace, node: Apply, old: ArrayLocation) -> bool:
-    """Whether the node reads each element of the old value before it writes the one at the same place."""
+    """Return whether the node reads each element of the old value before it writes the one at the same place."""
     reads = [
         k
         for k, v in enumerate(node.inputs)

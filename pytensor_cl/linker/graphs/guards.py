@@ -97,7 +97,7 @@ class HostValues:
     blocker: str = ""
 
     def is_known(self, variable: Variable) -> bool:
-        """Whether a variable has the same value in all calls that one captured graph serves."""
+        """Return whether a variable has the same value in all calls that one captured graph serves."""
         return isinstance(variable, Constant) or variable in self.constants
 
     def changing_scalars(self, node: Apply, routine: Routine | None) -> list[int]:

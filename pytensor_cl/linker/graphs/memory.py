@@ -19,24 +19,14 @@ GOOD_ENOUGH = 1.02
 
 @dataclass(frozen=True)
 class Allocation:
-    """An intermediate result, or the workspace of a node.
+    """An intermediate result, or the workspace of a node."""
 
-    Attributes
-    ----------
-    name
-        Name of the variable, or of the node that uses the workspace.
-    shape, dtype
-        Shape and dtype of the array. A workspace has no shape.
-    nbytes
-        Size in bytes.
-    first, last
-        Indices of the launches that use it first and last.
-    """
-
-    name: str
+    name: str  # name of the variable, or of the node that uses the workspace
+    # shape, dtype: Shape and dtype of the array. A workspace has no shape.
     shape: tuple[int, ...] | None
     dtype: str
-    nbytes: int
+    nbytes: int  # size in bytes
+    # first, last: indices of the launches that use it first and last
     first: int
     last: int
 

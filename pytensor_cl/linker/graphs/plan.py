@@ -91,7 +91,7 @@ def _plan_donations(plan: GraphPlan, program: StepProgram, values: HostValues, t
 
 
 def _is_fallible(node: Apply, plan: GraphPlan, values: HostValues) -> bool:
-    """Whether a step of a node may raise in a replay."""
+    """Return whether a step of a node may raise in a replay."""
     if isinstance(node.op, GpuFromHost):
         return not isinstance(node.inputs[0], Constant)
     if isinstance(node.op, HostFromGpu):

@@ -92,11 +92,11 @@ class Trace:
         return None if binding is None else self._wholes.get(binding, binding)
 
     def is_slice(self, memory: Any) -> bool:
-        """Whether memory is a part of the buffer of another binding."""
+        """Return whether memory is a part of the buffer of another binding."""
         return self.binding_of(memory) in self._wholes
 
     def is_sliced(self, binding: BufferBinding) -> bool:
-        """Whether parts of the buffer of a binding have bindings of their own."""
+        """Return whether parts of the buffer of a binding have bindings of their own."""
         return binding in self._wholes.values()
 
     def release(self) -> int:
@@ -161,7 +161,7 @@ def _note_results(
 
 
 def _is_imported(program: StepProgram, variable: Variable) -> bool:
-    """Whether the device reads a host value in its own memory."""
+    """Return whether the device reads a host value in its own memory."""
     importer, cell = program.importers.get(variable), program.storage[variable]
     return importer is not None and not isinstance(cell, DeviceCell) and importer.misalignment(cell[0]) is not None
 

@@ -68,7 +68,7 @@ class GraphFacts:
         return found
 
     def is_last_use(self, download: Apply) -> bool:
-        """Whether nothing reads an array on the device after its download."""
+        """Return whether nothing reads an array on the device after its download."""
         source = download.inputs[0]
         if self._is_visible(source):
             return False
@@ -77,7 +77,7 @@ class GraphFacts:
         return download.outputs[0] not in self._last_mutation or (is_only_client and not is_view)
 
     def is_only_reader(self, variable: Variable) -> bool:
-        """Whether a device array, or the one of which it is a view, was computed for one client alone, a node."""
+        """Return whether a device array, or the one of which it is a view, was computed for one client alone, a node."""
         while self._has_one_client(variable):
             owner = variable.owner
             if _has_own_results(owner):
@@ -88,7 +88,7 @@ class GraphFacts:
         return False
 
     def _has_one_client(self, variable: Variable) -> bool:
-        """Whether a result of a device node has one client, a node."""
+        """Return whether a result of a device node has one client, a node."""
         is_result = variable.owner is not None and isinstance(variable.owner.op, GpuOp)
         return is_result and not self._is_visible(variable) and len(self._fgraph.clients[variable]) == 1
 
@@ -104,7 +104,7 @@ class GraphFacts:
         return not is_mutated and self._is_downloaded_after(at, upload)
 
     def is_kernel_only(self, upload: Apply) -> bool:
-        """Whether only kernels read the uploaded array, and the call waits after all of them."""
+        """Return whether only kernels read the uploaded array, and the call waits after all of them."""
         last, todo = -1, [upload.outputs[0]]
         while todo:
             variable = todo.pop()
@@ -116,15 +116,15 @@ class GraphFacts:
         return last >= 0 and self._is_downloaded_after(last, upload)
 
     def _is_downloaded_after(self, at: int, upload: Apply) -> bool:
-        """Whether a download from the upload's device, which waits for it, follows node number `at`."""
+        """Return whether a download from the upload's device, which waits for it, follows node number `at`."""
         return self._last_download.get(upload.op.context_name, -1) >= at
 
 
 def _has_own_results(node: Apply) -> bool:
-    """Whether no result of a node shares the memory of an input."""
+    """Return whether no result of a node shares the memory of an input."""
     return isinstance(node.op, GpuOp) and node.op.is_compute and not node.op.view_map and not node.op.may_alias
 
 
 def _is_output(client: Apply, positions: Collection[int]) -> bool:
-    """Whether a client of a variable is one of these outputs of the graph."""
+    """Return whether a client of a variable is one of these outputs of the graph."""
     return getattr(client.op, "idx", None) in positions and type(client.op).__name__ == "Output"

@@ -125,5 +125,5 @@ class GraphLinker:
 
 
 def _is_scalar_array(variable: Variable) -> bool:
-    """Whether the value is a 0-d NumPy array, of which a kernel takes the scalar."""
+    """Return whether the value is a 0-d NumPy array, of which a kernel takes the scalar."""
     return isinstance(variable.type, TensorType) and variable.type.ndim == 0

@@ -57,7 +57,7 @@ class InnerStep:
     # Results that are written where they belong
 
     def _writes_directly(self, node: Apply) -> bool:
-        """Whether the routine of a node takes any arrays for its results."""
+        """Return whether the routine of a node takes any arrays for its results."""
         routine = _innermost(self._linker.routines.get(node))
         return isinstance(routine, Routine) and type(routine).__call__ is Routine.__call__
 
@@ -77,7 +77,7 @@ class InnerStep:
         return all(self._is_read_before(self._fgraph.inputs[k], writer) for k in overwritten)
 
     def _is_read_before(self, variable: Variable, writer: Apply) -> bool:
-        """Whether every node that reads an input runs before another node, or is it and reads each element once."""
+        """Return whether every node that reads an input runs before another node, or is it and reads each element once."""
         views = views_of(variable, self._linker.nodes)
         if not views.isdisjoint(self._returned):
             return False

@@ -85,13 +85,6 @@ def flops(op: Any, inputs: Shapes, outputs: Shapes) -> float:
 
     A multiplication and an addition are two, an elementary function is one. Only elementwise functions, functions of
     rows, reductions, products and convolutions are counted; the result is 0 for others.
-
-    Parameters
-    ----------
-    op
-        Of a rewritten graph.
-    inputs, outputs
-        Shapes of its values.
     """
     count, host = _COUNTS.get(type(op)), getattr(op, "host", op)
     if count is not None:
@@ -102,15 +95,7 @@ def flops(op: Any, inputs: Shapes, outputs: Shapes) -> float:
 
 
 def bytes_moved(node: Apply, inputs: Shapes, outputs: Shapes) -> int:
-    """Return the bytes of all inputs and outputs of a node, which it reads and writes at least.
-
-    Parameters
-    ----------
-    node
-        Gives the dtypes.
-    inputs, outputs
-        Shapes of its values.
-    """
+    """Return the bytes of all inputs and outputs of a node, which it reads and writes at least."""
     dtypes = [getattr(v.type, "dtype", "int8") for v in (*node.inputs, *node.outputs)]
     return sum(prod(n) * _itemsize(dtype) for n, dtype in zip((*inputs, *outputs), dtypes, strict=True))
 

@@ -68,13 +68,13 @@ class NodeTime:
     context
         The device; empty for nodes of the host.
     calls, launches
-        How often the node ran, and how many kernels it enqueued in all.
+        Number of runs of the node, and of all kernels that it enqueued.
     device_seconds
-        Of its kernels, by the device's clock.
+        Time of its kernels, by the device's clock.
     transfer_seconds
-        Of its transfers.
+        Time of its transfers.
     host_seconds
-        Of the host in its step: it computed, enqueued, or waited.
+        Time of the host in its step: it computed, enqueued, or waited.
     nbytes
         That it has to read and write at least, or that it transferred.
     flops
@@ -134,15 +134,15 @@ class Profile:
     Attributes
     ----------
     functions
-        What is timed.
+        The function that is timed.
     calls
-        How many calls were.
+        Number of calls.
     seconds
-        Of all calls, by the host's clock, until the device had finished each.
+        Time of all calls, by the host's clock, until the device had finished each.
     shares
-        What they were spent on; adds up to `seconds`.
+        Parts of that time; they add up to `seconds`.
     nodes
-        What each node took, those that took longest first.
+        Times of the nodes, the longest first.
     """
 
     functions: tuple[Any, ...]
@@ -160,10 +160,7 @@ class Profile:
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Say how a profile is made: it is not called in place of the function.
 
-        Raises
-        ------
-        TypeError
-            Always.
+        Raises `TypeError`: always.
         """
         raise TypeError(
             "a profile times the calls inside a with block: write 'with pytensor_cl.profile(f) as p: f(x)' and then "

@@ -13,18 +13,10 @@ _CELL = '<{tag} style="padding:2px 10px;text-align:{align};white-space:nowrap" t
 
 
 class Table(NamedTuple):
-    """Rows of text. The first column is aligned to the left, and so are others that have words in them.
+    """Rows of text. The first column is aligned to the left, and so are others that have words in them."""
 
-    Attributes
-    ----------
-    head
-        Names of the columns.
-    rows
-        As many cells in each as there are columns.
-    """
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    head: Sequence[str]  # names of the columns
+    rows: Sequence[Sequence[str]]  # as many cells in each as there are columns
 
 
 def _is_number(cell: str) -> bool:
@@ -49,13 +41,7 @@ def lines(table: Table, widest: int = WIDEST) -> list[str]:
 
 
 def text(tables: Iterable[Table]) -> str:
-    """Return tables for a terminal.
-
-    Parameters
-    ----------
-    tables
-        One below the other.
-    """
+    """Return tables for a terminal."""
     return "\n\n".join("\n".join(lines(table)) for table in tables)
 
 
@@ -74,11 +60,5 @@ def _html_table(table: Table) -> str:
 
 
 def html(tables: Iterable[Table]) -> str:
-    """Return tables for a notebook; what is too long for a cell is shown when the mouse is over it.
-
-    Parameters
-    ----------
-    tables
-        One below the other.
-    """
+    """Return tables for a notebook; what is too long for a cell is shown when the mouse is over it."""
     return "".join(map(_html_table, tables))

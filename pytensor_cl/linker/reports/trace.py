@@ -49,15 +49,7 @@ def _call_events(
 
 
 def write_trace(path: str | PathLike[str], calls: Sequence[tuple[str, Sequence[Apply], TimedCall]]) -> None:
-    """Write calls to a file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    calls
-        Name of the function, its nodes, and when it did what.
-    """
+    """Write calls to a file."""
     contexts = sorted({c.context for _, _, call in calls for c in call.commands})
     processes = {name: HOST + 1 + k for k, name in enumerate(contexts)}
     zero = min((call.start for _, _, call in calls), default=0)

@@ -101,7 +101,7 @@ class CallLock:
             waiter.ended.acquire(timeout=HANDOVER_SECONDS)
 
     def is_held_above(self, frame: FrameType | None) -> bool:
-        """Whether a frame, or one that called it, holds the lock."""
+        """Return whether a frame, or one that called it, holds the lock."""
         return any(_lock_of(f) is self for f in _callers(frame))
 
 

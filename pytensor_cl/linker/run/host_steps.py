@@ -85,7 +85,7 @@ class _LazyNumbaThunk:
         self._calls = 0
 
     def _should_compile(self) -> bool:
-        """Whether to compile now."""
+        """Return whether to compile now."""
         self._calls += 1
         return self._perform is None or self._calls > INTERPRETED_CALLS or self._element_count() > INTERPRETED_ELEMENTS
 

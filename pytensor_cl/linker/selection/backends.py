@@ -245,7 +245,7 @@ def _quietly(action: Callable[[], Any]) -> Callable[[], None]:
 
 
 def _is_checked(variable: Variable) -> bool:
-    """Whether an argument may be a NumPy scalar, or have a byte order."""
+    """Return whether an argument may be a NumPy scalar, or have a byte order."""
     kind = variable.type
     return type(kind) is TensorType and (kind.ndim == 0 or kind.numpy_dtype.itemsize > 1)
 

@@ -115,7 +115,7 @@ def _scalar_ops(op: Any) -> list[Any]:
 
 
 def _is_function(op: Any) -> bool:
-    """Whether a scalar Op is a function such as exp: its result is a float whatever its arguments are."""
+    """Return whether a scalar Op is a function such as exp: its result is a float whatever its arguments are."""
     kinds = scalar.upgrade_to_float, scalar.upgrade_to_float_no_complex
     return getattr(op, "output_types_preference", None) in kinds and not isinstance(op, _CHEAP_FUNCTIONS)
 
@@ -223,7 +223,7 @@ class ShapeInference:
 
 
 def _is_small(node: Apply) -> bool:
-    """Whether a node computes a number or a shape."""
+    """Return whether a node computes a number or a shape."""
     return all(getattr(v.type, "ndim", 0) == 0 or v.type.shape[0] is not None for v in node.outputs)
 
 

@@ -39,37 +39,20 @@ def winnable_share(ratio: float) -> float:
 
 @dataclass(frozen=True)
 class SelectionPolicy:
-    """The numbers of the selection.
+    """The numbers of the selection."""
 
-    Attributes
-    ----------
-    timed_calls
-        Timed calls of each backend in a comparison; their median counts.
-    long_seconds
-        Three timed calls do where they take longer than this in all.
-    abort_ratio
-        One such call, if it takes this many times as long as the present backend's median, ends the comparison.
-    min_gain
-        A backend takes over if its median is smaller by this share.
-    trial_budget
-        The present backend runs for this multiple of a trial's expected cost before the trial.
-    horizon
-        Calls over which the time to compile is spread when the first backend is chosen. With a small number it is the
-        one that compiles fastest, unless its calls are much slower.
-    recheck_growth
-        The two fastest backends are compared again when the time spent in calls has grown by this factor.
-    max_signatures
-        Signatures of a function that are stored; the least recently used one is dropped.
-    """
-
-    timed_calls: int = 7
-    long_seconds: float = 0.02
+    timed_calls: int = 7  # timed calls of each backend in a comparison; their median counts
+    long_seconds: float = 0.02  # three timed calls do where they take longer than this in all
+    # one such call, if it takes this many times as long as the present backend's median, ends the comparison
     abort_ratio: float = 2.0
-    min_gain: float = 0.03
-    trial_budget: float = 1.0
+    min_gain: float = 0.03  # a backend takes over if its median is smaller by this share
+    trial_budget: float = 1.0  # the present backend runs for this multiple of a trial's expected cost before the trial
+    # Calls over which the time to compile is spread when the first backend is chosen. With a small number it is the one
+    # that compiles fastest, unless its calls are much slower.
     horizon: int = 1000
+    # the two fastest backends are compared again when the time spent in calls has grown by this factor
     recheck_growth: float = 4.0
-    max_signatures: int = 256
+    max_signatures: int = 256  # signatures of a function that are stored; the least recently used one is dropped
 
 
 @dataclass

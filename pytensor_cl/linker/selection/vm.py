@@ -263,10 +263,7 @@ class SelectingVM(OpenCLVM):
     def _run_after_failure(self, stats: SelectedSignature, failure: Exception) -> list[Any]:
         """Run a call again that has failed on the present backend: on the device, or on a host if that cannot.
 
-        Raises
-        ------
-        Exception
-            The failure of the device, if it is the data's.
+        Raises `Exception`: the failure of the device, if it is the data's.
         """
         if not stats.is_on_device:
             return self._run_on_device()
@@ -277,10 +274,7 @@ class SelectingVM(OpenCLVM):
     def _run_on_host(self, failure: OpenCLError) -> list[Any]:
         """Run a call on a host: the device is the parent process's, or has no memory or disk space for it now.
 
-        Raises
-        ------
-        OpenCLError
-            The failure, if no host can run the call.
+        Raises `OpenCLError`: the failure, if no host can run the call.
         """
         stats = self._find_stats()
         if stats is None:
@@ -310,10 +304,7 @@ class SelectingVM(OpenCLVM):
     def _recover(self, stats: SelectedSignature, failed: str, failure: Exception) -> list[Any]:
         """Run a call on another backend. If that succeeds, the failure was the backend's and not the data's.
 
-        Raises
-        ------
-        Exception
-            The failure, if it was the data's or no other backend is left.
+        Raises `Exception`: the failure, if it was the data's or no other backend is left.
         """
         if isinstance(failure, _DEVICE_FAILURES):
             return self._run_on_host(failure)

@@ -186,7 +186,7 @@ def _steps(node: Apply) -> Iterator[Check]:
 
 
 def _may_be_negative(number: Variable) -> bool:
-    """Whether a 0-d integer can be negative, as far as its graph tells: the lengths of axes cannot."""
+    """Return whether a 0-d integer can be negative, as far as its graph tells: the lengths of axes cannot."""
     if isinstance(number, Constant):
         return bool(number.data < 0)
     node: Any = number.owner

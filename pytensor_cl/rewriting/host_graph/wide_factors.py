@@ -18,13 +18,7 @@ NARROW = {"bool", "int8", "uint8", "int16", "uint16", "float16"}
 
 
 def widen_factors(fgraph: FunctionGraph) -> None:
-    """Change the factors of products over axes that PyTensor's rewrite would compute wrongly.
-
-    Parameters
-    ----------
-    fgraph
-        A graph before it is specialized; changed in place.
-    """
+    """Change the factors of products over axes that PyTensor's rewrite would compute wrongly."""
     for node in fgraph.toposort():
         if isinstance(node.op, Prod) and (product := node.inputs[0].owner) is not None and _has_narrow_factor(product):
             new = node.op(_widened(product, node.op.acc_dtype or node.outputs[0].type.dtype))

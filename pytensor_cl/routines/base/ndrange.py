@@ -104,7 +104,7 @@ class WorkGroupLimits:
     Parameters
     ----------
     context
-        Where the routine runs.
+        Context of the routine.
 
     Attributes
     ----------

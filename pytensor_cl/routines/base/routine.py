@@ -111,7 +111,7 @@ class DeviceTables:
     Parameters
     ----------
     most_bytes
-        What they take together, at most; the one used last is kept, whatever it takes.
+        Most bytes that they take together; the one used last is kept whatever its size.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -175,7 +175,7 @@ class Routine:
     output_dtypes
         Set by the subclass: the dtype of each output.
     limits
-        Of the work-groups of kernels that have their size compiled in.
+        Work-items of a work-group, for kernels that have it compiled in.
     """
 
     output_dtypes: tuple[str, ...] = ()

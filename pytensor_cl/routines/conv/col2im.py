@@ -40,7 +40,7 @@ def positions_of(p: Problem) -> int:
 
 
 def is_dense(p: Problem) -> bool:
-    """Whether the positions of an image follow one another in y."""
+    """Return whether the positions of an image follow one another in y."""
     return all(outer.out == 1 or outer.y == inner.out * inner.y for outer, inner in pairwise(p.axes))
 
 
@@ -54,7 +54,7 @@ def _row_stride(p: Problem, lanes: int) -> int:
 
 
 def is_applicable(p: Problem, lanes: int, rows: int, itemsize: int) -> bool:
-    """Whether the gradient with respect to x of a simplified problem can be computed so, and in the cache.
+    """Return whether the gradient with respect to x of a simplified problem can be computed so, and in the cache.
 
     `p`: the convolution itself: y is what the gradient is computed from; `itemsize`: bytes of an element.
     """

@@ -46,10 +46,7 @@ class Engine:
 
     `epilogue`: what is computed of each element before it is stored; for float32 and float64.
 
-    Raises
-    ------
-    UnsupportedDtype
-        The dtype is bool, float16 or complex.
+    Raises `UnsupportedDtype`: the dtype is bool, float16 or complex.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str, epilogue: ConvEpilogue | None = None) -> None:

@@ -16,7 +16,7 @@ _BATCH, _CHANNEL = 0, 1  # dimensions
 
 
 def is_of_channels(known: Sequence[bool | None]) -> bool:
-    """Whether an array has one element for each channel: all other dimensions are known to be 1."""
+    """Return whether an array has one element for each channel: all other dimensions are known to be 1."""
     return all(one for d, one in enumerate(known) if d != _CHANNEL)
 
 
@@ -52,10 +52,7 @@ class ConvEpilogue:
     def layout(self, output: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:
         """Return the layout of the result.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         return self.unfused.layout(output, *further)
 

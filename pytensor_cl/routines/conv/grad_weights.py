@@ -36,7 +36,7 @@ class GradWeightsBlocks(NamedTuple):
 
 
 def _is_plain(p: Problem) -> bool:
-    """Whether kernels have one tap, which goes over the image as it is."""
+    """Return whether kernels have one tap, which goes over the image as it is."""
     *outer, last = p.axes
     single = all(a.out == a.taps == a.image == 1 for a in outer)
     return single and last[:4] == (last.image, 1, last.image, 1) and not last.pad and last.x == 1

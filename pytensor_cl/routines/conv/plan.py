@@ -295,7 +295,7 @@ def simplify(problem: Problem) -> Problem:
 
 
 def is_large_pointwise(p: Problem) -> bool:
-    """Whether a simplified problem multiplies a matrix by each image as it is, and images are large."""
+    """Return whether a simplified problem multiplies a matrix by each image as it is, and images are large."""
     *outer, last = p.axes
     return (
         all(a.out == a.taps == a.image == 1 for a in outer)

@@ -28,10 +28,7 @@ class _Convolution(Routine):
     cross-correlation; `epilogue`: what is computed of each element before it is stored: further arrays follow the
     inputs; no part of the gradient with respect to w.
 
-    Raises
-    ------
-    ValueError
-        A parameter has a length other than `ndim`, or an invalid value.
+    Raises `ValueError`: a parameter has a length other than `ndim`, or an invalid value.
     """
 
     def __init__(
@@ -96,10 +93,7 @@ class ConvForward(_Convolution):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         x, w, *further = inputs
         self._check(x.shape, w.shape)
@@ -124,10 +118,7 @@ class ConvGradInput(_Convolution):
     def layout(self, w: Layout, dy: Layout, image: Sequence[int], *further: Layout) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the gradient.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         shape = (*dy.shape[:1], *(n * self.geometry.groups for n in w.shape[1:2]), *map(int, image))
         self._check_output(shape, w.shape, dy.shape)
@@ -163,10 +154,7 @@ class ConvGradWeight(_Convolution):
     def layout(self, x: Layout, dy: Layout, taps: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the gradient.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         shape = (*dy.shape[1:2], *(n // self.geometry.groups for n in x.shape[1:2]), *map(int, taps))
         self._check_output(x.shape, shape, dy.shape)
@@ -214,11 +202,8 @@ class Convolve(Routine):
     def layout(self, x: Layout, w: Layout, full: bool) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the result.
 
-        Raises
-        ------
-        ValueError
-            A one-dimensional signal is empty, neither signal fits into the other, or the dimensions in front do not
-            broadcast.
+        Raises `ValueError`: a one-dimensional signal is empty, neither signal fits into the other, or the dimensions in
+        front do not broadcast.
         """
         batch = np.broadcast_shapes(x.shape[: -self.ndim], w.shape[: -self.ndim])
         pairs = list(zip(x.shape[-self.ndim :], w.shape[-self.ndim :], strict=True))

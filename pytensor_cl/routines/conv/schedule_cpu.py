@@ -58,7 +58,7 @@ def _depths(p: Problem, depth: int, limit: int, step: int, gather: str) -> tuple
 
 
 def _is_along_taps(p: Problem) -> bool:
-    """Whether rows of taps are longer than rows of output pixels, as in gradients of weights."""
+    """Return whether rows of taps are longer than rows of output pixels, as in gradients of weights."""
     last = p.axes[-1]
     return last.taps > last.out and last.dilation > 0
 

@@ -80,7 +80,7 @@ def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def is_small(p: Problem) -> bool:
-    """Whether offsets within a group, and positions, are numbers of 32 bits."""
+    """Return whether offsets within a group, and positions, are numbers of 32 bits."""
     wide = [a.out * a.stride + a.taps * abs(a.dilation) + abs(a.pad) for a in p.axes]  # those outside of the image, too
     return (
         max(
@@ -103,7 +103,7 @@ def _large(p: Problem, rows: int) -> Tile:
 
 
 def _is_enough(p: Problem, info: DeviceInfo) -> bool:
-    """Whether large tiles, of parts of the sums if need be, keep a device busy."""
+    """Return whether large tiles, of parts of the sums if need be, keep a device busy."""
     tiles = p.groups * _large(p, min(SIMT_LARGE_ROWS)).count(p)
     return p.columns > SIMT_FEW_COLUMNS and tiles * max(1, p.depth // SIMT_SPLIT_K_TERMS) >= info.compute_units
 

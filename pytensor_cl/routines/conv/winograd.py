@@ -109,7 +109,7 @@ def normalized(p: Problem) -> Problem:
 
 
 def is_applicable(p: Problem) -> bool:
-    """Whether a simplified problem is one of those that Winograd's algorithm is for."""
+    """Return whether a simplified problem is one of those that Winograd's algorithm is for."""
     first, *image = p.axes
     return (
         (first.out, first.taps, first.image, first.pad) == (1, 1, 1, 0)
@@ -119,7 +119,7 @@ def is_applicable(p: Problem) -> bool:
 
 
 def is_profitable(p: Problem) -> bool:
-    """Whether the transforms cost less than the multiplications that they save.
+    """Return whether the transforms cost less than the multiplications that they save.
 
     Counted in multiply-adds; those of images are the less, the more channels share them, and those of filters, the more
     tiles do.

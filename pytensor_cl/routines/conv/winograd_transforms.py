@@ -57,7 +57,7 @@ def _last(count: int) -> tuple[Fraction, ...]:
 
 
 def _differ_in_signs(a: Sequence[Fraction], b: Sequence[Fraction]) -> bool:
-    """Whether two rows differ in the signs of some elements, and in nothing else."""
+    """Return whether two rows differ in the signs of some elements, and in nothing else."""
     return list(map(abs, a)) == list(map(abs, b)) and a != b
 
 

@@ -66,10 +66,7 @@ class Epilogue:
     def layout(self, product: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:
         """Return the layouts of the results.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         return self.unfused.layout(product, *further)
 

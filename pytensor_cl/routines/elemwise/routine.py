@@ -209,7 +209,7 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
 
 
 def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
-    """Whether a function calls one of its preambles, or many functions of many operations.
+    """Return whether a function calls one of its preambles, or many functions of many operations.
 
     It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
     what it calls into each copy, and some take minutes for the copies of a long function.
@@ -329,10 +329,8 @@ class Elemwise(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the common shape of the inputs, C-contiguous, once per output.
 
-        Raises
-        ------
-        ValueError
-            The shapes differ, or a dimension that is not known to have length 1 would have to be repeated.
+        Raises `ValueError`: the shapes differ, or a dimension that is not known to have length 1 would have to be
+        repeated.
         """
         shapes = [inputs[k].shape for k in self._places]
         result = Layout.contiguous(self._common_shape(shapes))

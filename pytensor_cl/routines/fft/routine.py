@@ -67,14 +67,8 @@ def lengths_of(s: Any, shape: Sequence[int], own: int | None = None) -> tuple[in
     `s`: one length per transformed axis; `own`: the number that means the array's own length; None if there is no such
     number.
 
-    Raises
-    ------
-    ValueError
-        A length is not positive.
-    numpy.exceptions.AxisError
-        There are more lengths than axes.
-    IndexError
-        There is no length.
+    Raises `ValueError`: a length is not positive. Raises `numpy.exceptions.AxisError`: there are more lengths than
+    axes. Raises `IndexError`: there is no length.
     """
     given = [int(n) for n in np.asarray(s)]
     if not given:
@@ -361,12 +355,7 @@ class FFT(_Transform):
     def __call__(self, array: Any, n: Any, axis: Any) -> tuple[GpuArray, ...]:
         """Transform.
 
-        Raises
-        ------
-        ValueError
-            The length is not positive.
-        numpy.exceptions.AxisError
-            There is no such axis.
+        Raises `ValueError`: the length is not positive. Raises `numpy.exceptions.AxisError`: there is no such axis.
         """
         shape = _needs(array, self).shape
         length, along = int(n), int(axis)

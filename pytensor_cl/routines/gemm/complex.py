@@ -48,10 +48,7 @@ class ComplexGemm(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the product.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         return self._product.layout(*inputs)
 

@@ -144,10 +144,7 @@ class Gemm(BlasRoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the product.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         product = self._layout(*self._normalize_inputs(inputs[: self._own_inputs]))
         return (product,) if self.epilogue is None else self.epilogue.layout(product, inputs[self._own_inputs :])
@@ -185,7 +182,7 @@ class Gemm(BlasRoutine):
         return self._make(p)
 
     def _reads_too_much(self, p: GemmProblem, size: int) -> bool:
-        """Whether large arrays are better traversed from end to end than tile by tile, between short sums."""
+        """Return whether large arrays are better traversed from end to end than tile by tile, between short sums."""
         lengths = (*p.batch, p.m, p.n)
         full = 1 + sum(all(s for s, n in zip(x, lengths, strict=True) if n > 1) for x in p.epilogue_operands)
         is_large = full * size * self.dtype.itemsize >= CACHED_OUTPUT_BYTES

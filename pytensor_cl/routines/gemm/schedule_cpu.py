@@ -147,11 +147,11 @@ class CpuSchedule:
         return other if self._cost(other) < SWAP_RATIO * self._cost(p) else p
 
     def is_unaligned(self, row_stride: int) -> bool:
-        """Whether rows of B cross cache lines, or their pieces are so short that panels use the cache better."""
+        """Return whether rows of B cross cache lines, or their pieces are so short that panels use the cache better."""
         return row_stride % self.tile.lanes != 0 or self.tile.nr * self.itemsize < SHORT_ROW_BYTES
 
     def shares_b(self, p: GemmProblem, rows: int) -> bool:
-        """Whether B, which has to be packed, is packed once for all work-items, which would have `rows` each."""
+        """Return whether B, which has to be packed, is packed once for all work-items, which would have `rows` each."""
         is_worth_it = (
             not p.batch
             and p.m >= SHARED_B_MIN_ROWS

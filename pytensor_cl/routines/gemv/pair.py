@@ -210,10 +210,7 @@ class GemvPair(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the second product and of what is stored.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         first, operands, (yt, alpha, beta) = self._split(inputs)
         self._check_addends(first[0], yt, first[2].shape)

@@ -148,10 +148,7 @@ class Gemv(BlasRoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the product.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         y, _, a, x, _ = self._normalize_inputs(inputs)
         if a.ndim != 2 or x.ndim != 1:
@@ -234,10 +231,7 @@ class Dot(Gemv):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the product, 0-d for two vectors.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         a, b = inputs
         if sorted((a.ndim, b.ndim)) not in ([1, 1], [1, 2]):
@@ -295,10 +289,7 @@ class Ger(BlasRoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of A.
 
-        Raises
-        ------
-        ValueError
-            The shapes do not fit together.
+        Raises `ValueError`: the shapes do not fit together.
         """
         a, _, x, y = inputs
         if a.shape != x.shape + y.shape or x.ndim != 1:

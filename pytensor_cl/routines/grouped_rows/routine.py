@@ -251,10 +251,7 @@ class GroupedRows(Checked):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, C-contiguous.
 
-        Raises
-        ------
-        ValueError
-            The shapes differ, or it is ``maximum`` or ``minimum`` of no elements.
+        Raises `ValueError`: the shapes differ, or it is ``maximum`` or ``minimum`` of no elements.
         """
         found, bases = list(self._full_layouts(inputs)), self._split(inputs)[2]
         for (k, _), base in zip(self.groups.scatters, bases, strict=True):
@@ -419,10 +416,7 @@ class GroupedRows(Checked):
     def _sizes(self, arrays: Sequence[Layout], inputs: Sequence[Layout]) -> _Sizes | None:
         """Return the sizes of a launch; None where the parts are launched.
 
-        Raises
-        ------
-        IndexError
-            The bounds of an index are known and too wide.
+        Raises `IndexError`: the bounds of an index are known and too wide.
         """
         counts = {index.shape[0] for index in self._split(inputs)[1]}
         tiled = [(t.array, t.index_number) for t in (*self._tables, *self._others)]
@@ -444,7 +438,7 @@ class GroupedRows(Checked):
         return sizes
 
     def _is_faster(self, sizes: _Sizes) -> bool:
-        """Whether one kernel takes less time than its parts, and its sums are as accurate."""
+        """Return whether one kernel takes less time than its parts, and its sums are as accurate."""
         is_rounded = any(t.acc_dtype == "float32" and not t.compensation for t in self._totals)
         if is_rounded and sizes.elements > MAX_SEQUENTIAL_TERMS:
             return False

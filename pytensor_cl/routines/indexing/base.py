@@ -67,25 +67,7 @@ def value_of(value: Any) -> Any:
 
 
 class Indexing(Checked):
-    """An operation on what an index selects.
-
-    Parameters
-    ----------
-    context
-        The context of the arrays.
-    dtype, ndim
-        Of the indexed array.
-    entries
-        What indexes each axis.
-    index_types
-        Per index input: dtype and number of dimensions of an array, or None for a number of the host.
-    bounds
-        Per index input: what is known about the values of an array, so that no kernel need check them.
-    constant
-        Whether every call gets the same index arrays.
-    schedule
-        See `Routine`.
-    """
+    """An operation on what an index selects."""
 
     def __init__(
         self,
@@ -139,7 +121,7 @@ class Indexing(Checked):
         )
 
     def _in_buffer(self, ndim: int, index: str) -> bool:
-        """Whether the kernel's struct leaves no room for the other arguments: offsets, buffers, and a number."""
+        """Return whether the kernel's struct leaves no room for the other arguments: offsets, buffers, and a number."""
         pointers = 8 * (max(1, len(self._arrays)) + 3) + 4
         used = self._gather_struct(ndim, index).size + self._offsets.size + pointers
         return used > self.context.info.max_parameter_size

@@ -61,10 +61,7 @@ class FillDiagonal(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the copy.
 
-        Raises
-        ------
-        ValueError
-            There are more than two dimensions, of different lengths.
+        Raises `ValueError`: there are more than two dimensions, of different lengths.
         """
         _main_diagonal(inputs[0])
         return (Layout.contiguous(inputs[0].shape),)

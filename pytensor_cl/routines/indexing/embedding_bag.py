@@ -102,10 +102,7 @@ class EmbeddingBag(Checked):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the result.
 
-        Raises
-        ------
-        ValueError
-            it is ``maximum`` or ``minimum`` of no elements.
+        Raises `ValueError`: it is ``maximum`` or ``minimum`` of no elements.
         """
         return self._reduction.layout(*self._gather.layout(*inputs))
 

@@ -85,7 +85,7 @@ class GatherFused(Indexing):
         )
 
     def _plan_in_buffer(self, index: str) -> bool:
-        """Whether the kernel's struct leaves no room for the other arguments."""
+        """Return whether the kernel's struct leaves no room for the other arguments."""
         pointers = 16 * (len(self._values) + len(self._arrays) + 2) + 4
         used = self._fused_struct(index).size + self._fused_offsets.size + pointers
         return used > self.context.info.max_parameter_size
@@ -110,12 +110,8 @@ class GatherFused(Indexing):
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
         """Return the layout of the result; index inputs may be numbers.
 
-        Raises
-        ------
-        ValueError
-            The shapes of the function's inputs do not fit together.
-        IndexError
-            The index arrays do not broadcast together, or a number is out of range.
+        Raises `ValueError`: the shapes of the function's inputs do not fit together. Raises `IndexError`: the index
+        arrays do not broadcast together, or a number is out of range.
         """
         operands, values = self._split(inputs)
         (whole,) = self._function.layout(*operands)

@@ -79,10 +79,7 @@ class Gather(Indexing):
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
         """Return the layout of the result; index inputs may be numbers.
 
-        Raises
-        ------
-        IndexError
-            The index arrays do not broadcast together, or a number is out of range.
+        Raises `IndexError`: the index arrays do not broadcast together, or a number is out of range.
         """
         array, *values = inputs
         assert isinstance(array, Layout)
@@ -311,10 +308,7 @@ class Scatter(Indexing):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the copy and the kernels that change it; the output must be C-contiguous, and no input.
 
-        Raises
-        ------
-        ValueError
-            The values do not broadcast to what the index selects.
+        Raises `ValueError`: the values do not broadcast to what the index selects.
         """
         (output,), (array, value, *values) = outputs, inputs
         key = (value.layout[:2], *self.key(output, values))

@@ -34,10 +34,7 @@ class PermuteRowElements(TakeAlongAxis):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the common shape of array and index.
 
-        Raises
-        ------
-        ValueError
-            The shapes differ where the length is not known to be one.
+        Raises `ValueError`: the shapes differ where the length is not known to be one.
         """
         x, y = (layout.shape for layout in inputs)
         for n, m, n_known, m_known in zip(x, y, *self._broadcast, strict=True):

@@ -93,10 +93,7 @@ def select(entries: Sequence[Entry], array: Layout, values: Sequence[Layout | in
     `entries`: what indexes each axis; axes without an entry are taken whole; `array`: the indexed array; `values`:
     index inputs: layouts of index arrays, numbers of the host.
 
-    Raises
-    ------
-    IndexError
-        A number is out of bounds, or the index arrays do not broadcast together.
+    Raises `IndexError`: a number is out of bounds, or the index arrays do not broadcast together.
     """
     kept, offset, advanced = [], 0, []
     for axis, (n, stride) in enumerate(zip(array.shape, array.strides, strict=True)):

@@ -115,10 +115,7 @@ class RavelMultiIndex(_Indices):
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Compute a new array.
 
-        Raises
-        ------
-        ValueError
-            The arrays do not broadcast together, or do not fit `dims`.
+        Raises `ValueError`: the arrays do not broadcast together, or do not fit `dims`.
         """
         *arrays, last = inputs
         dims = _dims(last)
@@ -168,10 +165,7 @@ class UnravelIndex(_Indices):
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Compute new arrays.
 
-        Raises
-        ------
-        ValueError
-            An array of shape `dims` would be too large.
+        Raises `ValueError`: an array of shape `dims` would be too large.
         """
         flat, last = inputs
         dims = _dims(last)

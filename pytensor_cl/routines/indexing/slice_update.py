@@ -66,7 +66,7 @@ def _axes(items: Items, shape: Sequence[int], value: Layout) -> list[_Axis]:
 
 
 def _joins(n: int, outer: tuple[_Axis, ...], inner: tuple[_Axis, ...]) -> bool:
-    """Whether each slice takes all of the `n` elements of a dimension, so that it and the one before are one."""
+    """Return whether each slice takes all of the `n` elements of a dimension, so that it and the one before are one."""
     pairs = zip(outer, inner, strict=True)
     return all(i[:3] == (0, n, 1) and o.step == 1 and o.y == i.y * n for o, i in pairs)
 
@@ -121,14 +121,14 @@ class SliceUpdate:
 
     @staticmethod
     def takes(context: Context, dtype: str, ndim: int, count: int) -> bool:
-        """Whether there is a kernel for so many slices of an array."""
+        """Return whether there is a kernel for so many slices of an array."""
         room = context.info.max_parameter_size - FIXED_ARGUMENT_BYTES - count * POINTER_ARGUMENT_BYTES
         is_plain = np.dtype(dtype).kind in _COMBINE and dtype != "float16"
         return context.info.schedule == "cpu" and is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room
 
     @staticmethod
     def pays(array: GpuArray, written: int) -> bool:
-        """Whether one kernel is faster than a copy and a kernel for each slice, if so many elements are written."""
+        """Return whether one kernel is faster than a copy and a kernel for each slice, if so many elements are written."""
         return (
             written
             >= (MIN_WRITTEN_SHARE_NON_TEMPORAL if array.nbytes >= PAST_CACHE else MIN_WRITTEN_SHARE) * array.size

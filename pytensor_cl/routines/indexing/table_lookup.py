@@ -88,10 +88,7 @@ class TableLookups:
 
         `is_idle`: whether it computes nothing: an index must be valid too.
 
-        Raises
-        ------
-        IndexError
-            The bounds of an index are known and too wide, or a table is empty.
+        Raises `IndexError`: the bounds of an index are known and too wide, or a table is empty.
         """
         for operand, take in self._takes:
             index, table = operands[operand], tables[take.table]

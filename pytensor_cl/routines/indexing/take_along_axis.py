@@ -76,7 +76,7 @@ class TakeAlongAxis(Checked):
         )
 
     def _in_buffer(self, index: str) -> bool:
-        """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
+        """Return whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
         return _plan_struct(index, self._ndim).size + 36 > self.context.info.max_parameter_size
 
     def _build(self, word: str) -> Kernel:
@@ -133,10 +133,7 @@ class Choose(TakeAlongAxis):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the common shape of the index and each choice.
 
-        Raises
-        ------
-        ValueError
-            They do not broadcast together, or there is nothing to choose from.
+        Raises `ValueError`: they do not broadcast together, or there is nothing to choose from.
         """
         index, choices = inputs
         if not choices.shape[0]:
@@ -190,10 +187,7 @@ class ChooseFromList(Choose):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the common shape of the index and all arrays.
 
-        Raises
-        ------
-        ValueError
-            They do not broadcast together.
+        Raises `ValueError`: they do not broadcast together.
         """
         index, *choices = inputs
         common = np.broadcast_shapes(*(choice.shape for choice in choices))

@@ -50,10 +50,7 @@ class Cholesky(BlockedRoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the factor.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            The matrix is not square.
+        Raises `numpy.linalg.LinAlgError`: the matrix is not square.
         """
         (a,) = inputs
         if a.shape[-1] != a.shape[-2]:
@@ -171,10 +168,7 @@ class PositiveSolve(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of X.
 
-        Raises
-        ------
-        ValueError
-            A is not square, or the shapes do not fit together.
+        Raises `ValueError`: a is not square, or the shapes do not fit together.
         """
         return self._solve.layout(*inputs)
 

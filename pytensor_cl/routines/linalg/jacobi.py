@@ -91,10 +91,7 @@ class SymmetricEigen(_Jacobi):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the values and of the vectors.
 
-        Raises
-        ------
-        ValueError
-            The matrix is not square.
+        Raises `ValueError`: the matrix is not square.
         """
         (a,) = inputs
         if a.shape[-1] != a.shape[-2]:

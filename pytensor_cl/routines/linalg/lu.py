@@ -226,10 +226,7 @@ class Solve(_LURoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of X.
 
-        Raises
-        ------
-        ValueError
-            A is not square, or the shapes do not fit together.
+        Raises `ValueError`: a is not square, or the shapes do not fit together.
         """
         return self._shapes.layout(*inputs)
 
@@ -270,10 +267,7 @@ class Determinant(_LURoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the outputs.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            The matrix is not square.
+        Raises `numpy.linalg.LinAlgError`: the matrix is not square.
         """
         (a,) = inputs
         self._check_square(a)
@@ -316,10 +310,7 @@ class Inverse(_LURoutine, Checked):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the inverses.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            The matrix is not square.
+        Raises `numpy.linalg.LinAlgError`: the matrix is not square.
         """
         (a,) = inputs
         self._check_square(a)

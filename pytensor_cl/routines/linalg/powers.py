@@ -42,10 +42,7 @@ class Squares(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the powers.
 
-        Raises
-        ------
-        ValueError
-            There is not one number for each matrix.
+        Raises `ValueError`: there is not one number for each matrix.
         """
         x, counts = inputs
         if x.shape[:-2] != counts.shape:

@@ -52,10 +52,7 @@ class TriangularSolve(BlockedRoutine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of X.
 
-        Raises
-        ------
-        ValueError
-            A is not square, or the shapes do not fit together.
+        Raises `ValueError`: a is not square, or the shapes do not fit together.
         """
         a, b = inputs
         core = 1 if self.is_vector else 2

@@ -74,10 +74,7 @@ class TridiagonalFactor(_Tridiagonal):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the factors.
 
-        Raises
-        ------
-        ValueError
-            The lengths of the diagonals do not fit.
+        Raises `ValueError`: the lengths of the diagonals do not fit.
         """
         self._check_diagonals(*inputs)
         batch = np.broadcast_shapes(*(v.shape[:-1] for v in inputs))
@@ -125,10 +122,7 @@ class TridiagonalSolve(_Tridiagonal):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of X.
 
-        Raises
-        ------
-        ValueError
-            The lengths of the diagonals and of B do not fit.
+        Raises `ValueError`: the lengths of the diagonals and of B do not fit.
         """
         *factors, b = inputs
         core = 1 if self.is_vector else 2

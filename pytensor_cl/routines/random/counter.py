@@ -54,10 +54,7 @@ class CounterDraw(Draw):
     def __call__(self, generator: np.random.Generator, size: Any, *parameters: Any) -> tuple[Any, GpuArray]:
         """Return the Generator after the draws, and the draws.
 
-        Raises
-        ------
-        ValueError
-            NumPy refuses the parameters or the size.
+        Raises `ValueError`: NumPy refuses the parameters or the size.
         """
         generator = generator if self.host.copy is None else self.host.copy(generator)
         wanted = None if size is None else tuple(int(n) for n in size)

@@ -88,56 +88,26 @@ def _vonmises(mu: float, kappa: float) -> tuple[float, ...]:
 
 
 class Variate(NamedTuple):
-    """Draws of which each takes as many numbers as it happens to need.
+    """Draws of which each takes as many numbers as it happens to need."""
 
-    Attributes
-    ----------
-    draw
-        C expression; ``{g}`` is the generator's name, ``r`` the stream, ``p0`` and so on the constants.
-    numpy
-        What draws them in NumPy: the Generator, how many, and the parameters.
-    constants
-        From the parameters to those of the kernel.
-    numbers
-        How many constants there are.
-    takes
-        About how many numbers a draw takes.
-    needed
-        Functions of the template `random/variates`.
-    kind
-        C type.
-    least
-        How many numbers a draw takes at least.
-    warm
-        How far before a chunk a chain begins, so that it nearly always meets NumPy's.
-    words
-        Bits of a number: 64 or 32.
-    is_proper
-        Whether the parameters are such as the kernel takes; others are for NumPy.
-    is_exact
-        Whether all but few draws are the same to the last bit, whatever the device's functions.
-    recompute
-        From the numbers that the kernel lists, and the constants, to such draws; None: NumPy draws them.
-    fast
-        Code of the template `random/stream` for draws that take one number and no function, many at once.
-    table
-        From the parameters to the table that the kernel reads; None: those of the ziggurats.
-    """
-
-    draw: str
-    numpy: Callable[..., Any]
-    constants: Callable[..., tuple[float, ...]] = lambda: ()
+    draw: str  # c expression; ``{g}`` is the generator's name, ``r`` the stream, ``p0`` and so on the constants
+    numpy: Callable[..., Any]  # what draws them in NumPy: the Generator, how many, and the parameters
+    constants: Callable[..., tuple[float, ...]] = lambda: ()  # from the parameters to those of the kernel
     numbers: int = 0
-    takes: Callable[..., float] = lambda: 1.0
-    needed: tuple[str, ...] = ()
-    kind: str = "double"
-    least: int = 1
-    warm: int = 64
-    words: int = 64
+    takes: Callable[..., float] = lambda: 1.0  # about how many numbers a draw takes
+    needed: tuple[str, ...] = ()  # functions of the template `random/variates`
+    kind: str = "double"  # c type
+    least: int = 1  # how many numbers a draw takes at least
+    warm: int = 64  # how far before a chunk a chain begins, so that it nearly always meets NumPy's
+    words: int = 64  # bits of a number: 64 or 32
+    # whether the parameters are such as the kernel takes; others are for NumPy
     is_proper: Callable[..., bool] = lambda *_: True
+    # whether all but few draws are the same to the last bit, whatever the device's functions
     is_exact: Callable[..., bool] = lambda *_: True
+    # from the numbers that the kernel lists, and the constants, to such draws; None: NumPy draws them
     recompute: Callable[..., np.ndarray] | None = None
-    fast: str = ""
+    fast: str = ""  # code of the template `random/stream` for draws that take one number and no function, many at once
+    # from the parameters to the table that the kernel reads; None: those of the ziggurats
     table: Callable[..., np.ndarray] | None = None
 
 
@@ -197,7 +167,7 @@ def _hypergeometric(good: int, bad: int, sample: int) -> tuple[float, ...]:
 
 
 def is_hypergeometric(good: float, bad: float, sample: float) -> bool:
-    """Whether NumPy takes the method HRUA. It draws a few items one by one, which the kernel does not."""
+    """Return whether NumPy takes the method HRUA. It draws a few items one by one, which the kernel does not."""
     are_counts = all(isinstance(n, int) and n >= 0 for n in (good, bad, sample))
     return are_counts and good + bad < LARGEST_POPULATION and 10 <= sample <= good + bad - 10
 
@@ -374,42 +344,22 @@ VARIATES: dict[str, Variate] = {
 
 
 class Distribution(NamedTuple):
-    """A distribution of NumPy or SciPy as PyTensor calls it.
+    """A distribution of NumPy or SciPy as PyTensor calls it."""
 
-    Attributes
-    ----------
-    finish
-        C expression of the draw ``z`` and parameters ``a``, ``b``, ``c``.
-    variate
-        Of `VARIATES`; empty for a uniform number.
-    fixed
-        Which parameters the variate takes: numbers that are the same for all draws.
-    free
-        Which parameters the expression takes; they may be arrays.
-    proper
-        C expression that is true for parameters that the kernel takes; others are for NumPy, which may refuse them.
-    is_proper
-        The same in Python.
-    is_exact
-        Whether the expression is the same to the last bit on each device.
-    first
-        C expression that makes ``a`` of the first free parameter ``{x}``. The conditions are those of ``a``.
-    made
-        The same in NumPy, in the parameter's own precision, in which NumPy and SciPy compute it.
-    function
-        Template with the function that the expression calls for one element; empty if it calls none, so that vectors
-        are computed.
-    """
-
-    finish: str = "z"
-    variate: str = ""
-    fixed: tuple[int, ...] = ()
-    free: tuple[int, ...] = ()
+    finish: str = "z"  # c expression of the draw ``z`` and parameters ``a``, ``b``, ``c``
+    variate: str = ""  # of `VARIATES`; empty for a uniform number
+    fixed: tuple[int, ...] = ()  # which parameters the variate takes: numbers that are the same for all draws
+    free: tuple[int, ...] = ()  # which parameters the expression takes; they may be arrays
+    # c expression that is true for parameters that the kernel takes; others are for NumPy, which may refuse them
     proper: str = "1"
-    is_proper: Callable[..., bool] = lambda *_: True
-    is_exact: bool = True
+    is_proper: Callable[..., bool] = lambda *_: True  # the same in Python
+    is_exact: bool = True  # whether the expression is the same to the last bit on each device
+    # C expression that makes ``a`` of the first free parameter ``{x}``. The conditions are those of ``a``.
     first: str = "{x}"
+    # the same in NumPy, in the parameter's own precision, in which NumPy and SciPy compute it
     made: Callable[[np.ndarray], Any] | None = None
+    # template with the function that the expression calls for one element; empty if it calls none, so that vectors are
+    # computed
     function: str = ""
 
 
@@ -425,7 +375,7 @@ def _expm1_of_minus(x: np.ndarray) -> Any:
 
 
 def _is_inverted(n: float, p: float) -> bool:
-    """Whether NumPy draws a binomial number by inversion, which takes one raw number."""
+    """Return whether NumPy draws a binomial number by inversion, which takes one raw number."""
     return n >= 1 and 0 < p <= 1 and n * min(p, 1.0 - p) <= 30
 
 

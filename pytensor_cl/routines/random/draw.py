@@ -133,10 +133,7 @@ class Draw:
     def __call__(self, generator: np.random.Generator, size: Any, *parameters: Any) -> tuple[Any, GpuArray]:
         """Return the Generator after the draws, and the draws.
 
-        Raises
-        ------
-        ValueError
-            NumPy refuses the parameters or the size.
+        Raises `ValueError`: NumPy refuses the parameters or the size.
         """
         generator = generator if self.host.copy is None else self.host.copy(generator)
         size = None if size is None else tuple(map(int, size))

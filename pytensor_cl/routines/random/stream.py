@@ -116,10 +116,7 @@ class Stream:
 
         `generator`: it is changed when the last batch is there; `values`: parameters of the variate.
 
-        Raises
-        ------
-        NotNumpy
-            The numbers differ from NumPy's.
+        Raises `NotNumpy`: the numbers differ from NumPy's.
         """
         variate = self.variate
         constants = tuple(map(np.float64, variate.constants(*values)))
@@ -159,10 +156,7 @@ class Stream:
     def _launch(self, task: _Task, chunks: _Chunks, again: np.ndarray, items: int) -> _Odd:
         """Follow the chains of all chunks, or of some again; return draws whose last digit may differ.
 
-        Raises
-        ------
-        NotNumpy
-            There are too many of those.
+        Raises `NotNumpy`: there are too many of those.
         """
         context, sequence = self.context, task.sequence
         lists = task.is_exact and self.variate.kind == "double"
@@ -197,10 +191,7 @@ class Stream:
     def _followed(self, task: _Task, chunks: _Chunks) -> tuple[np.ndarray, _Odd]:
         """Follow the chains until each chunk begins where the one before it ends; return the report.
 
-        Raises
-        ------
-        NotNumpy
-            Chains do not meet.
+        Raises `NotNumpy`: chains do not meet.
         """
         odd = self._launch(task, chunks, np.array([-1, -1]), chunks.chunks)
         for _ in range(chunks.chunks):
@@ -245,10 +236,7 @@ class Stream:
     def _finish(self, task: _Task, chunks: _Chunks, number: int, position: int, count: int) -> None:
         """Let NumPy make the draws of the last chunk, so that the Generator is in NumPy's state.
 
-        Raises
-        ------
-        NotNumpy
-            The device has drawn something else.
+        Raises `NotNumpy`: the device has drawn something else.
         """
         begin = number * chunks.capacity
         mine = self.context.download(chunks.draws[begin : begin + count])

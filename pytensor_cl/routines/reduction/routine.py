@@ -106,7 +106,7 @@ class Reduction(Routine):
         bool and integers; complex numbers have sums and products only. On bool accumulators ``add`` is ``or`` and
         ``mul`` is ``and``, as in NumPy.
     in_dtype, acc_dtype, out_dtype
-        What is read, what is computed with, and what is written. Where the device has no double precision,
+        Dtypes that are read, computed with, and written. Where the device has no double precision,
         accumulators of float64 become pairs of float32, a value and its rounding error (sums and products), and so
         do those of complex128 for sums. Accumulators of float16 are float32.
     ndim
@@ -240,10 +240,8 @@ class Reduction(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output: the outer dimensions.
 
-        Raises
-        ------
-        ValueError
-            The input has another number of dimensions, or it is ``maximum`` or ``minimum`` of no elements.
+        Raises `ValueError`: the input has another number of dimensions, or it is ``maximum`` or ``minimum`` of no
+        elements.
         """
         (source,) = inputs
         if source.ndim != self.ndim:

@@ -54,5 +54,5 @@ class Variant(NamedTuple):
     is_gathered: bool = False
 
     def reads_rows(self, array: int) -> bool:
-        """Whether a row of an array is read from where it begins, one element after the other; not on GPUs."""
+        """Return whether a row of an array is read from where it begins, one element after the other; not on GPUs."""
         return bool(self.access) and (self.pattern, self.access[array]) in (("rows", "unit"), ("columns", "tile"))

@@ -36,7 +36,7 @@ class GatheredRows:
         self._gathers: dict[tuple[str, str], Gather] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return bool(self._gathered)
 
     @property

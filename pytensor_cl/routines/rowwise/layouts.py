@@ -44,10 +44,7 @@ class RowLayouts:
     def spread(self, layouts: Sequence[Layout]) -> list[Layout]:
         """Give the arrays all dimensions: the operands, or these and the outputs.
 
-        Raises
-        ------
-        ValueError
-            An operand has another number of dimensions.
+        Raises `ValueError`: an operand has another number of dimensions.
         """
         found = []
         for layout, is_dropped in zip(layouts, self._is_dropped, strict=False):
@@ -62,10 +59,7 @@ class RowLayouts:
     def full_shape(self, spread: Sequence[Layout]) -> Shape:
         """Return the common shape of the operands, which `spread` has returned.
 
-        Raises
-        ------
-        ValueError
-            The shapes differ.
+        Raises `ValueError`: the shapes differ.
         """
         shapes = [layout.shape for layout in spread[: self._count]]
         full = tuple(
@@ -80,10 +74,7 @@ class RowLayouts:
     def output_layouts(self, full: Shape) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, C-contiguous.
 
-        Raises
-        ------
-        ValueError
-            ``maximum`` or ``minimum`` of nothing is asked for.
+        Raises `ValueError`: ``maximum`` or ``minimum`` of nothing is asked for.
         """
         if not all(full[d] for d in self._axes):
             self._check_identities()

@@ -102,7 +102,7 @@ def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset
 
 
 def _lies_along(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
-    """Whether vectors along rows are short of few elements, and most full arrays are contiguous along them."""
+    """Return whether vectors along rows are short of few elements, and most full arrays are contiguous along them."""
     along, across = (
         sum(dim[1 + a] == 1 for a in full)
         for dim in (rows.reduced[0], rows.outer[0] if rows.outer else rows.reduced[0])
@@ -175,12 +175,8 @@ def tiled(
     `rows`: what to do, with vectors across rows; `lanes`: elements of a vector; `full`: the full arrays; `written`:
     number of the first output.
 
-    Returns
-    -------
-    int
-        Columns, a power of two; 0 where no array has blocks.
-    tuple of str
-        Access to each array, ``tile`` for those that have.
+    Returns columns, a power of two; 0 where no array has blocks. Returns access to each array, ``tile`` for those that
+    have.
     """
     total = rows.total
     if not (

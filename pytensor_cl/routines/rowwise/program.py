@@ -79,26 +79,14 @@ class Reduce(NamedTuple):
 
 @dataclass(frozen=True)
 class RowFunction:
-    """A function of the rows of some arrays.
+    """A function of the rows of some arrays."""
 
-    Attributes
-    ----------
-    operands
-        The inputs.
-    steps
-        What is computed, in order.
-    outputs
-        Numbers of the values that are written, of either kind.
-    tables
-        Dtypes of the one-dimensional arrays in which steps look things up; see `routines.take`.
-    gathers
-        Full operands that are rows of tables, each with the operand that has the row indices; see `gathered`.
-    """
-
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand, ...]  # the inputs
     steps: tuple[Map | Reduce, ...]
-    outputs: tuple[int, ...]
+    outputs: tuple[int, ...]  # numbers of the values that are written, of either kind
+    # dtypes of the one-dimensional arrays in which steps look things up; see `routines.take`
     tables: tuple[str, ...] = ()
+    # full operands that are rows of tables, each with the operand that has the row indices; see `gathered`
     gathers: tuple[tuple[int, int], ...] = ()
 
     @cached_property
@@ -215,21 +203,8 @@ class _LoopNeeds:
 class Program:
     """The passes of a row function.
 
-    Parameters
-    ----------
-    function
-        What to compute.
-    has_fp64
-        Whether sums in float64 are; else float32 carries the rounding error along.
-    cost_limit
-        Values that cost more are computed once: a later loop reads them back.
-    spill_operands
-        Whether full operands are put aside too, one element after the other.
-
-    Attributes
-    ----------
-    spills
-        Numbers of the values that are read back.
+    `has_fp64`: whether sums in float64 are; else float32 carries the rounding error along. `spill_operands`: whether
+    full operands are put aside too, one element after the other.
     """
 
     def __init__(

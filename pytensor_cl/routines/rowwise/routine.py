@@ -105,10 +105,7 @@ class Rowwise(Checked):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, C-contiguous.
 
-        Raises
-        ------
-        ValueError
-            The shapes differ, or it is ``maximum`` or ``minimum`` of no elements.
+        Raises `ValueError`: the shapes differ, or it is ``maximum`` or ``minimum`` of no elements.
         """
         spread = self._layouts.spread(self._gathered_rows.seen([inputs[k] for k in self._operands]))
         return self._layouts.output_layouts(self._layouts.full_shape(spread))
@@ -150,7 +147,7 @@ class Rowwise(Checked):
 
     @staticmethod
     def _is_scattered(array: Array, how: str, pattern: str) -> bool:
-        """Whether an array's lanes are neither neighbours nor one and the same element that is read."""
+        """Return whether an array's lanes are neither neighbours nor one and the same element that is read."""
         if array.kind == "row" and pattern == "rows":
             return False
         return how == "gather" or (how == "splat" and array.is_output)

@@ -36,42 +36,20 @@ TIME = Dim("time")
 
 
 class LoopArray(NamedTuple):
-    """An array that a loop reads, writes, or both.
+    """An array that a loop reads, writes, or both."""
 
-    Attributes
-    ----------
-    role
-        One of the constants above.
-    dtype
-        Of its elements.
-    dims
-        Dimensions of the input array; none for OUTPUT, whose input is the number of rows.
-    out_dims
-        Dimensions of the output array. Its core dimensions are those of the input.
-    reads
-        Numbers k of the step's inputs ``x<k>_<element>`` that it provides.
-    taps
-        For each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it is.
-    writes
-        Numbers k of the step's outputs ``y<k>_<element>`` that it takes.
-    write_taps
-        Of a SUM: how many rows after row t each of them is.
-    has_rows
-        Of a STATE: whether the input has the initial values only, and another input states the number of rows.
-    kept
-        How many of the last rows the output has, at most; None is all.
-    """
-
-    role: str
+    role: str  # one of the constants above
     dtype: str
-    dims: tuple[Dim, ...] = ()
-    out_dims: tuple[Dim, ...] = ()
-    reads: tuple[int, ...] = ()
+    dims: tuple[Dim, ...] = ()  # dimensions of the input array; none for OUTPUT, whose input is the number of rows
+    out_dims: tuple[Dim, ...] = ()  # Dimensions of the output array. Its core dimensions are those of the input.
+    reads: tuple[int, ...] = ()  # numbers k of the step's inputs ``x<k>_<element>`` that it provides
+    # for each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it is
     taps: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    write_taps: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()  # numbers k of the step's outputs ``y<k>_<element>`` that it takes
+    write_taps: tuple[int, ...] = ()  # of a SUM: how many rows after row t each of them is
+    # of a STATE: whether the input has the initial values only, and another input states the number of rows
     has_rows: bool = False
-    kept: int | None = None
+    kept: int | None = None  # how many of the last rows the output has, at most; None is all
 
     @property
     def core(self) -> tuple[int, ...]:

@@ -157,12 +157,8 @@ class ScanLoop(Routine):
 
         `*inputs`: what a call takes, with the layouts of arrays.
 
-        Raises
-        ------
-        ValueError
-            Lengths differ that must be equal, an array has too few rows, or a number of rows is negative.
-        IndexError
-            The number of steps is negative.
+        Raises `ValueError`: lengths differ that must be equal, an array has too few rows, or a number of rows is
+        negative. Raises `IndexError`: the number of steps is negative.
         """
         steps, values, rows = self._split(inputs)
         lengths = self._axis_lengths(values)
@@ -332,10 +328,7 @@ class ScanLoop(Routine):
 def _integer(value: Any) -> int:
     """Return an integer of the host.
 
-    Raises
-    ------
-    ValueError
-        It is an array of different numbers: members of a batch would have different lengths.
+    Raises `ValueError`: it is an array of different numbers: members of a batch would have different lengths.
     """
     numbers = np.asarray(value).reshape(-1)
     if len(numbers) != 1 and (not len(numbers) or (numbers != numbers[0]).any()):

@@ -100,7 +100,7 @@ def normal_form(layout: Layout, out_strides: Sequence[int], axis: int) -> Proble
 
 
 def uses_network(problem: Problem, many: int, tile: int) -> bool:
-    """Whether a network is faster than the passes of a radix sort.
+    """Return whether a network is faster than the passes of a radix sort.
 
     `problem`: the rows; `many`: rows that fill the vectors of all compute units; `tile`: elements that there is room
     for.

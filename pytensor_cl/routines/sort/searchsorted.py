@@ -103,7 +103,7 @@ class SearchSorted(Checked):
         )
 
     def _in_buffer(self, dims: int) -> bool:
-        """Whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
+        """Return whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
         return _geometry_struct(dims).size + 44 > self.context.info.max_parameter_size
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -113,10 +113,8 @@ class SearchSorted(Checked):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output: that of the values, broadcast with the rows.
 
-        Raises
-        ------
-        ValueError
-            Leading dimensions do not broadcast together, or the sorter has another length than the rows.
+        Raises `ValueError`: leading dimensions do not broadcast together, or the sorter has another length than the
+        rows.
         """
         rows, values, *sorter = inputs
         if any(s.shape[-1] != rows.shape[-1] for s in sorter):

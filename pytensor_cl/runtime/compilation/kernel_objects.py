@@ -32,10 +32,7 @@ def new_kernel(program: "cl.Program", name: str) -> "cl.Kernel":
 
     `program`: a program that was built; `name`: name of the kernel function.
 
-    Raises
-    ------
-    pyopencl.Error
-        The program has no such kernel.
+    Raises `pyopencl.Error`: the program has no such kernel.
     """
     try:
         return cl.Kernel(program, name)

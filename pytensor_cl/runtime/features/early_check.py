@@ -22,7 +22,7 @@ _started: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 def can_start() -> bool:
-    """Whether there is a Python interpreter to start."""
+    """Return whether there is a Python interpreter to start."""
     return "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
 
 

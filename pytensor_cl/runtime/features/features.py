@@ -26,64 +26,37 @@ WIDTHS = (2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Features:
-    """Optional features of a driver. The defaults are those of a driver that has them all.
+    """Optional features of a driver. The defaults are those of a driver that has them all."""
 
-    Attributes
-    ----------
-    struct_arguments
-        Structs may be kernel arguments. Else they are read from a buffer.
-    prefetch
-        ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.
-    nontemporal_stores
-        ``__builtin_nontemporal_store`` compiles, or is unknown to the compiler. Else kernels store through the cache.
-    vectors
-        Numbers of lanes with which explicit vectors give right values.
-    private_as_global
-        Pointers to private memory may be cast to pointers to global memory. Kernels of schedule ``cpu`` need it, and
-        all numbers of lanes; devices without them run those of schedule ``simt``.
-    local_memory
-        Local memory and barriers work.
-    atomics
-        32-bit atomic functions work, on global and on local memory.
-    long_comparisons
-        An int that becomes a long compares right with a constant. Else the long is made of two halves.
-    fp64, fp16
-        Double and half are computed right.
-    maps
-        A map of a buffer that does not block returns the address at which the host reads it, always the same one.
-        Else buffers are copied to the host.
-    host_alignment
-        Bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied.
-    long_loops
-        A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
-    profiling
-        Events have time stamps; otherwise profiles wait for each command and read the host's clock.
-    problem
-        Why kernels cannot be run at all; empty if they can.
-    passing
-        Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results
-        are not kept then.
-    reasons
-        Pairs of a missing feature and the result of its probe.
-    """
-
-    struct_arguments: bool = True
+    struct_arguments: bool = True  # Structs may be kernel arguments. Else they are read from a buffer.
+    # ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.
     prefetch: bool = True
+    # ``__builtin_nontemporal_store`` compiles, or is unknown to the compiler. Else kernels store through the cache.
     nontemporal_stores: bool = True
-    vectors: tuple[int, ...] = WIDTHS
+    vectors: tuple[int, ...] = WIDTHS  # numbers of lanes with which explicit vectors give right values
+    # Pointers to private memory may be cast to pointers to global memory. Kernels of schedule ``cpu`` need it, and all
+    # numbers of lanes; devices without them run those of schedule ``simt``.
     private_as_global: bool = True
-    local_memory: bool = True
-    atomics: bool = True
+    local_memory: bool = True  # local memory and barriers work
+    atomics: bool = True  # 32-bit atomic functions work, on global and on local memory
+    # An int that becomes a long compares right with a constant. Else the long is made of two halves.
     long_comparisons: bool = True
+    # fp64, fp16: double and half are computed right
     fp64: bool = True
     fp16: bool = True
+    # A map of a buffer that does not block returns the address at which the host reads it, always the same one. Else
+    # buffers are copied to the host.
     maps: bool = True
+    # bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied
     host_alignment: int = 0
-    long_loops: bool = True
+    long_loops: bool = True  # A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
+    # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
-    problem: str = ""
+    problem: str = ""  # why kernels cannot be run at all; empty if they can
+    # Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results are not
+    # kept then.
     passing: str = ""
-    reasons: tuple[tuple[str, str], ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()  # pairs of a missing feature and the result of its probe
 
     @property
     def has_cpu_schedule(self) -> bool:
@@ -120,10 +93,7 @@ class Features:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the features that `as_dict` wrote.
 
-        Raises
-        ------
-        ValueError
-            A name is missing or unknown, or a value of another type.
+        Raises `ValueError`: a name is missing or unknown, or a value of another type.
         """
         kinds = {f.name: f.type for f in fields(cls)}
         if kinds.keys() != values.keys():

@@ -345,7 +345,7 @@ __kernel void probe_host_alignment(__global const uchar *x, __global uchar *o, _
 
 
 def _is_in_place(device: Device, kernel: "cl.Kernel", memory: np.ndarray) -> bool:
-    """Whether a read-only buffer over host memory is that memory: it has the same address, and the same values.
+    """Return whether a read-only buffer over host memory is that memory: it has the same address, and the same values.
 
     A driver that copies the memory for each kernel shows the same values, and takes its time.
     """

@@ -103,10 +103,7 @@ def with_features(info: DeviceInfo, features: Features) -> DeviceInfo:
 def check_usable(entry: DeviceEntry, features: Features) -> None:
     """Raise an error for a device on which kernels cannot run.
 
-    Raises
-    ------
-    UnusableDevice
-        A feature without a substitute is missing; the message has its name and the driver.
+    Raises `UnusableDevice`: a feature without a substitute is missing; the message has its name and the driver.
     """
     info = entry.info
     if features.problem and features.passing:

@@ -35,7 +35,7 @@ class Arena:
         return sum(b.size for b in self.buffers)
 
     def fits(self, extents: Sequence[int]) -> bool:
-        """Whether the buffers have at least these sizes."""
+        """Return whether the buffers have at least these sizes."""
         return len(extents) <= len(self.buffers) and all(
             n <= b.size for n, b in zip(extents, self.buffers, strict=False)
         )

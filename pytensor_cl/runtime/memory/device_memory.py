@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an error of a driver says that memory is lacking, or that a buffer is too large.
+    """Return whether an error of a driver says that memory is lacking, or that a buffer is too large.
 
     pyopencl's ``MemoryError`` is CL_MEM_OBJECT_ALLOCATION_FAILURE only.
     """
@@ -37,42 +37,21 @@ def _lacks() -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class MemoryStatistics:
-    """Statistics of the pools.
-
-    Attributes
-    ----------
-    active_bytes
-        In use by arrays.
-    managed_bytes
-        In use, or free and kept for reuse.
-    active_blocks, held_blocks
-        Number of buffers in use, and of free ones kept for reuse.
-    arena_bytes
-        Memory of captured graphs; part of ``managed_bytes``.
-    """
+    """Statistics of the pools."""
 
     active_bytes: int
-    managed_bytes: int
+    managed_bytes: int  # in use, or free and kept for reuse
+    # active_blocks, held_blocks: number of buffers in use, and of free ones kept for reuse
     active_blocks: int
     held_blocks: int
-    arena_bytes: int = 0
+    arena_bytes: int = 0  # memory of captured graphs; part of ``managed_bytes``
 
 
 class Memory:
     """The buffers of one context.
 
-    Parameters
-    ----------
-    queue
-        The context's queue. It is in order, so a free buffer can be reused at once.
-    info
-        Properties of the device.
-    release_mappings
-        Releases the references to free buffers that host mappings hold.
-    on_allocation
-        Called with each new large buffer of the device.
-    flags
-        ``CL_MEM_...`` of the buffers besides ``READ_WRITE``.
+    `queue`: the context's queue. It is in order, so a free buffer can be reused at once. `flags`: ``CL_MEM_...`` of the
+    buffers besides ``READ_WRITE``.
     """
 
     def __init__(
@@ -99,10 +78,7 @@ class Memory:
     def allocate(self, nbytes: int) -> "cl.MemoryObjectHolder":
         """Return a buffer of at least `nbytes` bytes. It returns to the pool with its last reference.
 
-        Raises
-        ------
-        OutOfDeviceMemory
-            `nbytes` is more than the largest buffer of the device, or than the memory left.
+        Raises `OutOfDeviceMemory`: `nbytes` is more than the largest buffer of the device, or than the memory left.
         """
         self.check_size(nbytes)
         buffer = self._try_to_allocate(self._allocate, nbytes)
@@ -121,19 +97,7 @@ class Memory:
     def retry_after_freeing(self, action: Callable[[], _T], error: Exception, nbytes: int | None = None) -> _T:
         """Free memory and repeat an action that failed for lack of it.
 
-        Parameters
-        ----------
-        action
-            Called again; its result is returned.
-        error
-            The error of its first call. It is raised again if it is no lack of memory.
-        nbytes
-            Bytes that the action allocates, if it allocates one buffer.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-            The action fails also when all idle memory is released.
+        Raises `OutOfDeviceMemory`: the action fails also when all idle memory is released.
         """
         for free in (self.free_idle, self.trim):
             if not is_lack_of_memory(error):
@@ -161,10 +125,7 @@ class Memory:
     def reserve(self, extents: Sequence[int]) -> None:
         """Make the arena's buffers at least as large as `extents`. If they grow, earlier parts are invalid.
 
-        Raises
-        ------
-        OutOfDeviceMemory
-            The device has not enough memory.
+        Raises `OutOfDeviceMemory`: the device has not enough memory.
         """
         if self.arena.fits(extents):
             return
@@ -215,10 +176,7 @@ class Memory:
     def check_size(self, nbytes: int) -> None:
         """Check a size against the largest buffer of the device.
 
-        Raises
-        ------
-        OutOfDeviceMemory
-            The size is larger.
+        Raises `OutOfDeviceMemory`: the size is larger.
         """
         if nbytes > self._info.max_allocation:
             raise OutOfDeviceMemory(self.describe_failure(nbytes))

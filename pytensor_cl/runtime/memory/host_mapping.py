@@ -42,7 +42,7 @@ _SOLE_REFERENCE = _references(_Example())
 
 
 def is_worthwhile(layout: Layout, dtype: np.dtype, nbytes: int) -> bool:
-    """Whether a result in a buffer of `nbytes` bytes should become a NumPy array without a copy.
+    """Return whether a result in a buffer of `nbytes` bytes should become a NumPy array without a copy.
 
     It should if it is large, contiguous, and at least half of its buffer.
     """
@@ -202,7 +202,7 @@ class HostMappings:
         return _bytes_at(self._address(buffer), buffer.size)
 
     def are_supported(self) -> bool:
-        """Whether the host can access the pool's buffers at addresses that do not change."""
+        """Return whether the host can access the pool's buffers at addresses that do not change."""
         if self._are_supported is None:
             self._are_supported = self._may_be_supported and self._probe()
         return self._are_supported
@@ -249,7 +249,7 @@ class HostMappings:
         return int(address)
 
     def _probe(self) -> bool:
-        """Whether an earlier map shows what later commands write, at an address that does not change."""
+        """Return whether an earlier map shows what later commands write, at an address that does not change."""
         context, queue = self._queue.handle.context, self._queue.handle
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, _PROBE)
         address = self._address(buffer)

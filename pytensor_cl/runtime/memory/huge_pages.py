@@ -29,10 +29,7 @@ def advise_huge_pages(address: int, nbytes: int) -> int:
 
     `address`, `nbytes`: the memory. It need not be aligned: only the huge pages inside it are requested.
 
-    Returns
-    -------
-    int
-        Bytes of those pages; 0 if the system refuses them.
+    Returns bytes of those pages; 0 if the system refuses them.
     """
     begin, end = round_up(address, PAGE), (address + nbytes) // PAGE * PAGE
     madvise = _madvise() if begin < end else None

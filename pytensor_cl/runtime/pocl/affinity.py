@@ -91,11 +91,6 @@ def pin_threads(threads: frozenset[int]) -> bool:
 
     `threads`: those that were started while the driver was loaded. Nothing is done if their number is not that of this
     process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
-
-    Returns
-    -------
-    bool
-        Whether they were pinned.
     """
     if not threads or "POCL_AFFINITY" in os.environ:
         return False

@@ -41,7 +41,7 @@ _BUDGET = 0.2
 
 
 def _is_whole_library(file: int, size: int) -> bool:
-    """Whether a file is an ELF library with all its section headers, which are at its end."""
+    """Return whether a file is an ELF library with all its section headers, which are at its end."""
     head = os.pread(file, 64, 0)
     if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] not in (1, 2):
         return False
@@ -60,7 +60,7 @@ def _is_whole_library(file: int, size: int) -> bool:
 
 
 def _is_whole_bitcode(file: int, size: int) -> bool:
-    """Whether a file is LLVM bitcode whose blocks end where the file does."""
+    """Return whether a file is LLVM bitcode whose blocks end where the file does."""
     if os.pread(file, 4, 0) != _BITCODE:
         return False
     at = 4
@@ -172,10 +172,7 @@ def prune(folder: Path, limit: int = _LIMIT) -> int:
 
     `folder`: folder of the cache; `limit`: bytes.
 
-    Returns
-    -------
-    int
-        The bytes that are left.
+    Returns the bytes that are left.
     """
     remove_stale(folder, "tempfile_*")
     old = time() - _HOUR

@@ -32,7 +32,7 @@ MAX_WORKERS = 7
 
 
 def _is_supported() -> bool:
-    """Whether there is a Python interpreter to start, and PoCL's cache on disk is in use."""
+    """Return whether there is a Python interpreter to start, and PoCL's cache on disk is in use."""
     is_python = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
     return is_python and os.environ.get("POCL_KERNEL_CACHE") != "0"
 

@@ -25,7 +25,7 @@ __all__ = ["EntryPoint", "EntryPoints", "supports_entry_points", "value_sizes"]
 
 
 def supports_entry_points(version: str) -> bool:
-    """Whether kernels can get entry points: with the PoCL of the wheel (by its version), on Linux and x86-64."""
+    """Return whether kernels can get entry points: with the PoCL of the wheel (by its version), on Linux and x86-64."""
     return sys.platform == "linux" and platform.machine() == "x86_64" and header(version) is not None
 
 
@@ -43,10 +43,7 @@ class _DlInfo(ctypes.Structure):
 class _LoadedLibrary:
     """Keeps the shared library loaded that contains an address. PoCL unloads libraries that it has not used for long.
 
-    Raises
-    ------
-    OSError
-        No library contains the address.
+    Raises `OSError`: no library contains the address.
     """
 
     def __init__(self, address: int) -> None:
@@ -122,7 +119,7 @@ class EntryPoints:
 
 
 def _has_single_items(launch: Launch) -> bool:
-    """Whether the work-groups of a launch are single work-items."""
+    """Return whether the work-groups of a launch are single work-items."""
     return launch.local_size is not None and prod(launch.local_size) == 1
 
 

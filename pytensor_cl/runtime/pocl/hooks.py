@@ -94,7 +94,7 @@ class PoclHooks:
             pin_threads(without_python_threads(new_threads))
 
     def matches(self, device: "cl.Device") -> bool:
-        """Whether a device is a CPU of PoCL's."""
+        """Return whether a device is a CPU of PoCL's."""
         return bool(device.type & cl.device_type.CPU) and "Portable Computing" in device.platform.name
 
     def open(self, device: "cl.Device", options: ContextOptions) -> ContextHooks:

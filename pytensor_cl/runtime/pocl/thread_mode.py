@@ -67,7 +67,7 @@ class ThreadModeTuner:
         return self._mode
 
     def parks_workers(self, is_burst: bool) -> bool:
-        """Whether the workers of a launch are parked after it."""
+        """Return whether the workers of a launch are parked after it."""
         comparison = self._comparison
         if comparison is not None:
             return comparison.current == PARKED_WORKERS

@@ -110,7 +110,7 @@ class WorkerPool:
             self.on_submit()
 
     def are_parked(self, wanted: int) -> bool:
-        """Whether enough of the wanted workers are parked, still in a call, or have just been launched."""
+        """Return whether enough of the wanted workers are parked, still in a call, or have just been launched."""
         if not self._may_be_parked or self._launched_workers < wanted:
             return False
         present = wanted - self._states[:wanted].tolist().count(0)
@@ -132,7 +132,7 @@ class WorkerPool:
         self._gap_factor = min(max(1.0, gap / BURST_GAP), _MAX_GAP_FACTOR)
 
     def is_contended(self) -> bool:
-        """Whether several threads are in calls."""
+        """Return whether several threads are in calls."""
         return len(self.active_callers) > 1
 
     def parking_cycles(self) -> int:
