@@ -64,7 +64,7 @@ def differences(found: dict[str, Any], reference: dict[str, Any]) -> dict[str, f
     Parameters
     ----------
     found, reference
-        See `moments`.
+        The two results of `moments`.
     """
     worst = {"mean": 0.0, "deviation": 0.0}
     for name, expected in reference.items():

@@ -392,7 +392,7 @@ def supported(
     scalar_op
         A scalar Op, `Composite` included.
     input_dtypes, output_dtypes
-        Inputs of the node.
+        Dtypes of the inputs and outputs of the node.
     has_fp64
         Whether the device has double precision.
     """
