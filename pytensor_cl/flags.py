@@ -4,7 +4,6 @@ Nothing is imported here, neither PyTensor nor any module of ours: the start-up 
 loads this file while ``import pytensor`` is still under way.
 """
 
-import warnings
 from typing import Any, NamedTuple
 
 
@@ -25,8 +24,6 @@ class Flag(NamedTuple):
         Further values of an ``EnumStr``.
     mutable : bool
         Whether the value may change after start-up.
-    former : str
-        The flag's name in earlier versions, which still works, with a ``FutureWarning``.
     """
 
     name: str
@@ -35,7 +32,6 @@ class Flag(NamedTuple):
     doc: str
     options: tuple[str, ...] = ()
     mutable: bool = True
-    former: str = ""
 
 
 FLAGS: tuple[Flag, ...] = (
@@ -75,7 +71,6 @@ FLAGS: tuple[Flag, ...] = (
         True,
         "With placement auto: run each call by the fastest of the device and PyTensor's NUMBA and C functions, as "
         "measured; else always on the device.",
-        former="opencl__adapt",
     ),
     Flag(
         "opencl__on_host",
@@ -124,7 +119,6 @@ FLAGS: tuple[Flag, ...] = (
         True,
         "With PoCL: compile the kernels of a function that has many new ones on all cores, in worker processes.",
         mutable=False,
-        former="opencl__compile_ahead",
     ),
     Flag(
         "opencl__batch_kernels",
@@ -132,7 +126,6 @@ FLAGS: tuple[Flag, ...] = (
         True,
         "With PoCL, on Linux and x86-64: run all kernels of a repeated call in one launch.",
         mutable=False,
-        former="opencl__one_launch",
     ),
     Flag(
         "opencl__random",
@@ -157,7 +150,6 @@ FLAGS: tuple[Flag, ...] = (
         "With opencl__batch_kernels: let the threads of that launch poll for the next call for part of a millisecond, "
         "where calls come in quick succession.",
         mutable=False,
-        former="opencl__stand_by",
     ),
 )
 
@@ -185,50 +177,12 @@ def declare(config: Any, parameters: Any) -> None:
     for flag in FLAGS:
         if flag.name in known:
             continue
-        if flag.former:
-            _take_former_value(config, flag)
-        parameter = _parameter(flag, parameters)
-        config.add(flag.name, flag.doc, parameter, in_c_key=False)
-        if flag.former:
-            config.add(flag.former, f"Former name of {flag.name}.", _former_parameter(flag, parameter), in_c_key=False)
+        config.add(flag.name, flag.doc, _parameter(flag, parameters), in_c_key=False)
 
 
 def _parameter(flag: Flag, parameters: Any) -> Any:
     choices = (flag.options,) if flag.options else ()
     return getattr(parameters, flag.kind)(flag.default, *choices, mutable=flag.mutable)
-
-
-def _warn_of_former_name(flag: Flag) -> None:
-    warnings.warn(f"{flag.former} is now called {flag.name}; the next version removes {flag.former}", FutureWarning, 3)
-
-
-def _take_former_value(config: Any, flag: Flag) -> None:
-    """Give a flag the value that the user gave it under its former name, if there is no other."""
-    try:
-        value = config.fetch_val_for_key(flag.former, delete_key=True)
-    except KeyError:
-        return
-    _warn_of_former_name(flag)
-    try:
-        config.fetch_val_for_key(flag.name)
-    except KeyError:
-        config._flags_dict[flag.name] = value
-
-
-def _former_parameter(flag: Flag, parameter: Any) -> Any:
-    """Return a parameter that reads and sets another one."""
-
-    class FormerName(type(parameter)):  # type: ignore[misc]
-        """Has the value of the parameter with the new name."""
-
-        def __get__(self, config: Any, kind: Any = None, delete_key: bool = False) -> Any:
-            return self if config is None else parameter.__get__(config, kind)
-
-        def __set__(self, config: Any, value: Any) -> None:
-            _warn_of_former_name(flag)
-            parameter.__set__(config, value)
-
-    return FormerName(flag.default, mutable=flag.mutable)
 
 
 def wants_opencl_mode(config: Any) -> bool:

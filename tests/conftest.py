@@ -3,6 +3,7 @@
 import os
 import re
 from collections import defaultdict
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -32,6 +33,10 @@ change_settings(parallel_compile=False)  # the other cores run other tests
 _SIMT = re.compile(r"\bvoid\s+\w*_simt")
 _build = ProgramCache._call_driver
 _quickly = [False]
+_FILES: set = set()
+TESTS = Path(__file__).parent
+QUICK = {"codegen", "linker", "nn", "ops", "rewriting", "routines", "scalar", "test_layers.py", "test_mode.py"}
+"""Folders and files of which ``-m quick`` takes the first test of each file."""
 
 
 def _build_on_cpu(programs, text, options):
@@ -147,6 +152,18 @@ def pytest_runtest_setup(item):
             context.programs._recent.clear()
             context.programs._programs.clear()
     _quickly[0] = quickly
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "quick: the first test of each file; run them before each commit")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m
+def pytest_itemcollected(item):
+    """Mark the first test of each file in the folders that need no other process."""
+    if item.path not in _FILES and item.path.relative_to(TESTS).parts[0] in QUICK:
+        _FILES.add(item.path)
+        item.add_marker(pytest.mark.quick)
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

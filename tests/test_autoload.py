@@ -178,48 +178,6 @@ def test_flags_from_an_rc_file(installed, tmp_path):
     assert (seen["placement"], seen["on_host"], seen["sync_debug"]) == ("host", "warn", True)
 
 
-FORMER = """
-    import pytensor
-
-    config = pytensor.config
-    seen["values"] = config.opencl__select_backend, config.opencl__batch_kernels, config.opencl__one_launch
-"""
-
-
-def test_former_names_of_flags_work_with_a_warning(installed, tmp_path):
-    done = installed.finish(FORMER, flags="opencl__adapt=False,opencl__one_launch=0")
-    assert '{"values": [false, false, false]}' in done.stdout
-    assert "opencl__adapt is now called opencl__select_backend" in done.stderr and "FutureWarning" in done.stderr
-    assert "opencl__one_launch is now called opencl__batch_kernels" in done.stderr
-    rc = tmp_path / "pytensorrc"
-    rc.write_text("[opencl]\nadapt = False\n")
-    assert '{"values": [false, true, true]}' in installed.finish(FORMER, PYTENSORRC=str(rc)).stdout
-
-
-def test_the_new_name_of_a_flag_counts_where_both_are_given(installed):
-    done = installed.finish(FORMER, flags="opencl__adapt=False,opencl__select_backend=True")
-    assert '{"values": [true, true, true]}' in done.stdout
-
-
-def test_former_names_can_be_assigned_and_changed(installed):
-    script = """
-    import pytensor
-
-    config = pytensor.config
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        config.opencl__adapt = False
-        seen["assigned"] = config.opencl__select_backend
-        with config.change_flags(opencl__adapt=True):
-            seen["changed"] = config.opencl__select_backend
-        seen["restored"] = config.opencl__select_backend
-    seen["warnings"] = [w.category.__name__ for w in told]
-    """
-    seen = installed.see(script)
-    assert (seen["assigned"], seen["changed"], seen["restored"]) == (False, True, False)
-    assert seen["warnings"] == ["FutureWarning"] * 3
-
-
 @pytest.mark.parametrize("mode", ["OPENCL", "opencl", "OpenCL"])
 def test_mode_flag_takes_opencl_in_any_case(installed, mode):
     seen = installed.see(CONFIG, "-W", "error", flags=f"mode={mode}")

@@ -14,8 +14,8 @@ from pytensor_cl.codegen.folders import default_folder, expected_problem, user_f
 from pytensor_cl.codegen.rendered import is_intact, rendered_folder
 from pytensor_cl.codegen.temporary import abandoned_folders
 from pytensor_cl.linker.selection.compiled_before import compiled_folder
-from pytensor_cl.runtime.build.binaries import programs_folder
-from pytensor_cl.runtime.build.kernel_objects import INVOKER_FILES, invoker_folder
+from pytensor_cl.runtime.compilation.binaries import programs_folder
+from pytensor_cl.runtime.compilation.kernel_objects import INVOKER_FILES, invoker_folder
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
 

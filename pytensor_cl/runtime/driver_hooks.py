@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build.variants import default_variants
+from pytensor_cl.runtime.compilation.variants import default_variants
 from pytensor_cl.runtime.interfaces import (
     ContextHooks,
     ContextOptions,

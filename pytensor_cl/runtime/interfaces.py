@@ -14,7 +14,7 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build.variants import BuildVariants
+from pytensor_cl.runtime.compilation.variants import BuildVariants
 from pytensor_cl.runtime.launch_capture import Launch
 
 __all__ = [

@@ -13,10 +13,10 @@ import numpy as np
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build.binaries import Binaries
-from pytensor_cl.runtime.build.kernel_objects import new_kernel
-from pytensor_cl.runtime.build.struct_arguments import StructBuffers, by_reference, setter
-from pytensor_cl.runtime.build.variants import BuildVariant, BuildVariants, plain
+from pytensor_cl.runtime.compilation.binaries import Binaries
+from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
+from pytensor_cl.runtime.compilation.struct_arguments import StructBuffers, by_reference, setter
+from pytensor_cl.runtime.compilation.variants import BuildVariant, BuildVariants, plain
 from pytensor_cl.runtime.interrupts import in_another_thread
 from pytensor_cl.runtime.progress import compiling, kernel_is_new
 from pytensor_cl.runtime.queue import Queue

@@ -7,7 +7,7 @@ import pytest
 from pytensor_cl.cli import main
 from pytensor_cl.codegen import temporary
 from pytensor_cl.codegen.rendered import CheckedFolder, kept, rendered_folder
-from pytensor_cl.runtime.build.binaries import programs_folder
+from pytensor_cl.runtime.compilation.binaries import programs_folder
 
 KEY = "0123456789abcdef" * 2
 

@@ -10,7 +10,7 @@ import pytest
 import pytensor_cl
 from pytensor_cl.errors import UnusableDevice
 from pytensor_cl.runtime import registry
-from pytensor_cl.runtime.build.struct_arguments import by_reference
+from pytensor_cl.runtime.compilation.struct_arguments import by_reference
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.registry import define_contexts, get_context
 from tests.helpers import CHECKOUT

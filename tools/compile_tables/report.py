@@ -108,6 +108,8 @@ def _known_rows() -> Iterator[list[str]]:
 
 _HEAD = """# What GPU compilers make of the kernels
 
+<!-- written by python -m tools.compile_tables: do not edit -->
+
 Made by `python -m tools.compile_tables {command} --write docs/compile-tables.md`, which needs no GPU: it records the
 kernels that {sources} launch on a GPU, and compiles each one. {versions}
 

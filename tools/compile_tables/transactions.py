@@ -190,6 +190,8 @@ def _said(count: Count) -> str:
 
 _HEAD = """# Memory transactions of the kernels
 
+<!-- written by python -m tools.compile_tables.transactions: do not edit -->
+
 Made by `python -m tools.compile_tables.transactions --write docs/memory-transactions.md`, in the simulator Oclgrind
 with small inputs of the benchmarks. Work-items form warps of 32. Global memory: sectors of 32 bytes that the accesses
 of a warp touch, as a multiple of those that its distinct bytes would fill. Local memory: turns of 32 banks of 4 bytes,

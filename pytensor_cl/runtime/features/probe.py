@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build.kernel_objects import new_kernel
+from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
 
 __all__ = ["ITEMS", "Device", "Probe", "ProbeResult", "WrongResult", "check_equal"]
 

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build.kernel_objects import new_kernel
+from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
 from pytensor_cl.runtime.pocl.compiler_start import start_compiler
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytensor_cl.codegen.rendered import code_digest, kept
 from pytensor_cl.codegen.template import render
-from pytensor_cl.runtime.build.variants import BuildVariant
+from pytensor_cl.runtime.compilation.variants import BuildVariant
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header
 from pytensor_cl.runtime.pocl.outlining import access_modes_of, outline
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
-from pytensor_cl.runtime.build.variants import BuildVariant
+from pytensor_cl.runtime.compilation.variants import BuildVariant
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.pocl import compile_worker, compile_workers
 from pytensor_cl.runtime.pocl.outlining import outline, outlined_kernels

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.runtime.build.variants import BuildVariant
+from pytensor_cl.runtime.compilation.variants import BuildVariant
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.pocl.outlining import outline
 

@@ -9,7 +9,7 @@ from pytensor_cl.codegen.dtypes import to_long
 from pytensor_cl.codegen.template import KernelSource, _directory, render
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build import variants
+from pytensor_cl.runtime.compilation import variants
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.pocl import variants as pocl_variants
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header

@@ -1,6 +1,6 @@
 """The texts and options with which programs are built."""
 
-from pytensor_cl.runtime.build import variants
+from pytensor_cl.runtime.compilation import variants
 
 EXP = "__kernel void f(__global float *x) { x[0] = exp(x[0]); }"
 

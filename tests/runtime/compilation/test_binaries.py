@@ -6,7 +6,7 @@ import pytest
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.build import binaries
+from pytensor_cl.runtime.compilation import binaries
 from pytensor_cl.runtime.program import ProgramCache
 from pytensor_cl.runtime.queue import Queue
 
