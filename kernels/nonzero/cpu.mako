@@ -1,5 +1,5 @@
-## Algorithm   Stream compaction for CPUs. `<name>_count` counts the nonzero elements (hits) of each chunk. `<name>` adds
-##             up the counts of the chunks before its own: so many hits precede its first one.
+## Algorithm   Stream compaction for CPUs. `<name>_count` counts the nonzero elements (hits) of each chunk. `<name>`
+##             adds up the counts of the chunks before its own: so many hits precede its first one.
 ## Operands    mask[size], contiguous, elements of type `unit`, nonzero if `bits` of it are. output_mode says what is
 ##             written for each hit: "coords" its index along each dimension, "flat" its flat index, "select" the
 ##             element of x; "expand": all of x, with the next element of y at each hit.
