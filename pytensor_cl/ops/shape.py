@@ -126,7 +126,7 @@ class _Check(Checked):
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         array, condition = inputs
         if self._kernel is None:
-            self._kernel = self.context.kernel(*self.sources())
+            self._kernel = self.context.kernel(self.sources()[0])
         where = condition.buffer, np.int64(condition.layout.offset)
         self._kernel.launch(self.context.queue, (1,), (1,), *where, self.error_flag.buffer, self.number)
         return (array,)
