@@ -29,22 +29,15 @@ def test_a_bias_is_found(rng, shift, scale, is_found):
 
 @on_one_driver
 @pytest.mark.parametrize(
-    ("sampler", "floatx", "name"),
-    [
-        ("chees", "float32", "groups"),
-        ("meads", "float64", "groups"),
-        ("nuts", "float32", "groups"),
-        ("hmc", "float64", "groups"),
-        ("smc", "float32", "groups"),
-        ("smc", "float64", "conjugate"),
-    ],
+    ("sampler", "floatx"),
+    [("chees", "float32"), ("meads", "float64"), ("nuts", "float32"), ("hmc", "float64"), ("smc", "float32")],
 )
-def test_draws_have_the_exact_distribution(context, on_device, monkeypatch, sampler, floatx, name):
+def test_draws_have_the_exact_distribution(context, on_device, monkeypatch, sampler, floatx):
     """The first and the last draw of 1,024 chains; two precisions, and each sampler on the device."""
     chains, make = [], sampling._state
     monkeypatch.setattr(sampling, "_state", lambda *args: chains.append(make(*args)) or chains[0])
     with pytensor.config.change_flags(floatX=floatx):
-        case = CASES[name]()
+        case = CASES["groups"]()
         found = sample(
             case.model, sampler=sampler, chains=1024, tune=60, draws=4, random_seed=6, progressbar=False
         ).posterior
