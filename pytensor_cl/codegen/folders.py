@@ -95,7 +95,7 @@ def expected_problem(folder: Path) -> str:
 
 
 def may_be_read(folder: Path) -> bool:
-    """Return whether what is kept in a folder can be used, even if nothing can be added: part of a container's image."""
+    """Return whether the files of a folder can be used, even if none can be added, as in a container's image."""
     try:
         return not _reading_problem(folder)
     except OSError:

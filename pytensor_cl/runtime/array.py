@@ -205,7 +205,7 @@ class GpuArray:
         Parameters
         ----------
         index
-            None for an array of one element, a flat index, or one index for each dimension, as `numpy.ndarray.item` takes.
+            Index of `numpy.ndarray.item`: none for an array of one element, a flat index, or one per dimension.
         """
         return self.to_host().item(*index)
 

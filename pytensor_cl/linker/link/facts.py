@@ -77,7 +77,7 @@ class GraphFacts:
         return download.outputs[0] not in self._last_mutation or (is_only_client and not is_view)
 
     def is_only_reader(self, variable: Variable) -> bool:
-        """Return whether a device array, or the one of which it is a view, was computed for one client alone, a node."""
+        """Return whether a device array, or the one of which it is a view, has one client alone, a node."""
         while self._has_one_client(variable):
             owner = variable.owner
             if _has_own_results(owner):

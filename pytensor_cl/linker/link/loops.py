@@ -77,7 +77,7 @@ class InnerStep:
         return all(self._is_read_before(self._fgraph.inputs[k], writer) for k in overwritten)
 
     def _is_read_before(self, variable: Variable, writer: Apply) -> bool:
-        """Return whether every node that reads an input runs before another node, or is it and reads each element once."""
+        """Return whether all nodes that read an input run before another node, or are it and read each element once."""
         views = views_of(variable, self._linker.nodes)
         if not views.isdisjoint(self._returned):
             return False

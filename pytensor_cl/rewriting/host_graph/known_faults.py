@@ -65,7 +65,7 @@ def _is_constant_that_is_not_negative(variable: Variable) -> bool:
 
 
 def _mixes_signs(node: Apply) -> bool:
-    """Return whether C converts signed integers to unsigned ones before it computes; those of 8 and 16 bits become int."""
+    """Return whether C converts signed integers to unsigned ones first; those of 8 and 16 bits become int."""
     op = _scalar_op_of(node)
     if not isinstance(op, ScalarOp) or isinstance(op, ScalarInnerGraphOp):
         return False

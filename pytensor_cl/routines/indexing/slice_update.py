@@ -128,7 +128,7 @@ class SliceUpdate:
 
     @staticmethod
     def pays(array: GpuArray, written: int) -> bool:
-        """Return whether one kernel is faster than a copy and a kernel for each slice, if so many elements are written."""
+        """Return whether one kernel is faster than a copy and a kernel for each slice."""
         return (
             written
             >= (MIN_WRITTEN_SHARE_NON_TEMPORAL if array.nbytes >= PAST_CACHE else MIN_WRITTEN_SHARE) * array.size
