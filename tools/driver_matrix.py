@@ -31,11 +31,11 @@ TESTS = ("tests/routines", "tests/ops")
 
 
 class Amount(NamedTuple):
-    """How much of the tests runs."""
+    """Amount of tests to run."""
 
-    share: str  # of the routine and Op tests, as PYTENSOR_CL_SHARE takes it
-    minutes: float  # for each driver at most
-    families: tuple[str, ...]  # of routines under Oclgrind; none are all
+    share: str  # share of the routine and Op tests, in the form of PYTENSOR_CL_SHARE
+    minutes: float  # the most minutes for each driver
+    families: tuple[str, ...]  # families of routines to run under Oclgrind; empty: all
 
 
 AMOUNTS = {
@@ -57,7 +57,7 @@ class Driver:
 
 
 class Row(NamedTuple):
-    """What came out for a driver: numbers of tests, or why there are none."""
+    """Result for a driver: numbers of tests, or the remark why there are none."""
 
     driver: str
     version: str

@@ -47,7 +47,7 @@ RIGHT, WRONG, RAISED, CRASHED = "right", "wrong", "raised", "crashed"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a graph on a driver."""
+    """Outcome of a graph on a driver."""
 
     number: int  # index in `PROBES`
     state: str  # `RIGHT`, `WRONG`, `RAISED` or `CRASHED`

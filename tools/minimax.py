@@ -18,13 +18,13 @@ TINY = mpf("1e-25")
 
 
 class Fit(NamedTuple):
-    """What to approximate: `function` on [low, high] by a polynomial of `count` coefficients."""
+    """Problem of approximation: `function` on [low, high] by a polynomial of `count` coefficients."""
 
     function: Callable
     low: float | mpf
     high: float | mpf
     count: int
-    weight: Callable | None = None  # of the error; none: it is relative
+    weight: Callable | None = None  # weight of the error; None: the relative error
 
 
 def between(low: float, high: float, function: Callable) -> Callable:
@@ -68,13 +68,13 @@ def erfcx_share(q: mpf, shift: float) -> mpf:
 
 
 def erfcx_fit(shift: float, high: float, count: int) -> Fit:
-    """For y from 0.8 on."""
+    """Return the fit for y from 0.8 on."""
     ends = 1 / (mpf(high) + shift), 1 / (mpf("0.8") + shift)
     return Fit(between(*ends, lambda q: erfcx_share(q, shift)), -1, 1, count)
 
 
 def log_erfc_fit(high: float, count: int) -> Fit:
-    """Of ``y - 1``; the error is that of ``erf(y) = 1 - exp(log(erfc(y)))``."""
+    """Return the fit of log(erfc(y)) in ``y - 1``, with the error of ``erf(y) = 1 - exp(log(erfc(y)))``."""
     return Fit(lambda v: log(erfc(1 + v)), 0, mpf(high) - 1, count, lambda v: erfc(1 + v) / erf(1 + v))
 
 
@@ -150,7 +150,7 @@ def lgamma_fit(count: int) -> Fit:
 
 
 def tail_fit(function: Callable, lowest: float, count: int) -> Fit:
-    """For y from `lowest` on."""
+    """Return the fit for y from `lowest` on."""
     return Fit(function, 0, 1 / mpf(lowest) ** 2, count, lambda u: sqrt(u) / lowest + mpf("1e-20"))
 
 

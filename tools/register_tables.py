@@ -73,7 +73,7 @@ def of_atan(dtype: str) -> Rows:
 
 
 def of_tanh(dtype: str) -> Rows:
-    """For x up to 15, four intervals for each power of two of x + 1; by low bits of its exponent and the next two."""
+    """Return the table for x up to 15, four intervals per power of two of x + 1, by its exponent and next two bits."""
     edges = [mpf(0), *(mpf(2) ** o * (1 + mpf(k + 1) / 4) - 1 for o in range(4) for k in range(4))]
     rows = [series(tanh, edges[k], edges[k + 1], 6, dtype) for k in range(13)]
     rows += 3 * [[edges[13], mpf(1), *[mpf(0)] * 6]]
@@ -88,13 +88,13 @@ def steps(last: float, quadratic: float = 0.0) -> list[mpf]:
 
 
 def of_erfc(dtype: str) -> Rows:
-    """For x up to `ERFC_LAST`."""
+    """Return the table for x up to `ERFC_LAST`."""
     edges = steps(ERFC_LAST, ERFC_QUADRATIC)
     return [series(erfc, edges[k], edges[k + 1], 5, dtype) for k in range(32)]
 
 
 def of_erf(dtype: str) -> Rows:
-    """For x up to `ERF_LAST`, where erf is 1; in the first interval ``erf(x) - x``, of a smaller first coefficient."""
+    """Return the table for x up to `ERF_LAST`, where erf is 1; the first interval has ``erf(x) - x``."""
     edges = steps(ERF_LAST)
     rows = [series(erf, edges[k], edges[k + 1], 4, dtype) for k in range(32)]
     rows[0][2] -= 1

@@ -23,7 +23,7 @@ def function(config: dict) -> object:
 
 
 def is_even(pads: list) -> bool:
-    """Whether each dimension has as much padding before as after it, which is all that PyTorch takes."""
+    """Return whether each dimension has as much padding before as after it, which is all that PyTorch takes."""
     return all(before == after for before, after in pads)
 
 

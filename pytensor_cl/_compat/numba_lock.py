@@ -31,7 +31,7 @@ class _Fork(local):
 
 
 class _State:
-    """Whether NUMBA can compile in this process."""
+    """State of NUMBA in this process: `is_locked` if a fork has left its compiler locked for ever."""
 
     is_locked = False
 

@@ -1,4 +1,4 @@
-"""Whether the start-up hook is installed, by which unchanged scripts use ``PYTENSOR_FLAGS=device=opencl...``."""
+"""Checks of the installed start-up hook, by which unchanged scripts use ``PYTENSOR_FLAGS=device=opencl...``."""
 
 import subprocess
 import sys

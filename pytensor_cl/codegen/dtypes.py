@@ -24,11 +24,11 @@ __all__ = [
 
 
 class _CType(NamedTuple):
-    """How a dtype is written in OpenCL C."""
+    """OpenCL C notation of a dtype."""
 
     name: str
-    suffix: str  # of an integer or float literal
-    minimum: str | None = None  # named constant where the literal cannot be written directly
+    suffix: str  # suffix of integer or float literals, such as "ul" or "f"
+    minimum: str | None = None  # name of the least value, where C has no literal for it, such as INT_MIN
 
 
 # bool is stored as uchar (0 or 1): OpenCL C's own bool has no defined size.

@@ -309,7 +309,7 @@ class Complex:
 
     @property
     def emitter(self) -> "Emitter":
-        """Where its parts are written."""
+        """Emitter that writes the real and the imaginary part."""
         return self.real.emitter
 
     @property

@@ -1,4 +1,4 @@
-"""What replaces a cache folder that cannot be used: a private temporary folder, removed when the process ends.
+"""Private temporary folder in place of an unusable cache folder; removed when the process ends.
 
 A process that is killed leaves its folder. It holds a lock on a file in it as long as it runs, so the next process that
 makes such a folder finds out, and removes it.

@@ -1,4 +1,4 @@
-"""Which variables share memory: views, and results that are computed in place."""
+"""Variables that share memory: views, and results that are computed in place."""
 
 from collections.abc import Iterable
 

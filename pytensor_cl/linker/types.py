@@ -1,4 +1,4 @@
-"""What the layers of the linker share: storage cells, thunks, and the steps of a virtual machine."""
+"""Types that the layers of the linker share: storage cells, thunks, and the steps of a virtual machine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol

@@ -45,7 +45,7 @@ def _is_disconnected(variable: Variable) -> bool:
 
 
 class _Convolution(Op):
-    """What a convolution and its gradients have in common: the parameters.
+    """Base class of a convolution and its gradients: holds the parameters.
 
     `ndim`: number of spatial dimensions: 1, 2 or 3.
     """
@@ -153,7 +153,7 @@ class Conv(_Convolution):
 
 
 class ConvGradInput(_Convolution):
-    """From w (O, C / groups, ...), dy (N, O, ...) and the spatial lengths of x, the gradient for x (N, C, ...)."""
+    """Gradient for x (N, C, ...), from w (O, C / groups, ...), dy (N, O, ...) and the spatial lengths of x."""
 
     def make_node(self, w: Any, dy: Any, *lengths: Any) -> Apply:
         """Make a node."""
@@ -181,7 +181,7 @@ class ConvGradInput(_Convolution):
 
 
 class ConvGradWeight(_Convolution):
-    """From x (N, C, ...), dy (N, O, ...) and the spatial lengths of w, the gradient for w (O, C / groups, ...)."""
+    """Gradient for w (O, C / groups, ...), from x (N, C, ...), dy (N, O, ...) and the spatial lengths of w."""
 
     def make_node(self, x: Any, dy: Any, *lengths: Any) -> Apply:
         """Make a node."""

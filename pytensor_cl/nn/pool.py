@@ -19,7 +19,7 @@ __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter
 
 
 class _Pooling(Op):
-    """What pooling and its gradients have in common: the parameters.
+    """Base class of pooling and its gradients: holds the parameters.
 
     `ceil`: whether the last window may reach out of the padded input.
     """
@@ -113,7 +113,7 @@ class MaxPoolScatter(_Pooling):
         return Apply(self, [x, dy], [tensor(dtype=dy.type.dtype, shape=x.type.shape)])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """That of x."""
+        """Return the shape of x."""
         return [shapes[0]]
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
@@ -161,7 +161,7 @@ class MaxPoolGather(_Pooling):
 
 
 class _Averaging(_Pooling):
-    """What the average and its gradient have in common.
+    """Base class of average pooling and its gradient.
 
     `inc_pad`: whether padding counts as elements.
     """
@@ -205,7 +205,7 @@ class AvgPool(_Averaging):
 
 
 class AvgPoolGrad(_Averaging):
-    """From dy (...) and the lengths of x, the gradient for x (...)."""
+    """Gradient of average pooling for x (...), from dy (...) and the lengths of x."""
 
     def make_node(self, dy: Any, *lengths: Any) -> Apply:
         """Make a node."""
@@ -216,7 +216,7 @@ class AvgPoolGrad(_Averaging):
         return Apply(self, [dy, *extents], [tensor(dtype=dy.type.dtype, shape=shape)])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """The lengths that were given."""
+        """Return the leading lengths of dy and the lengths that were given."""
         leading = node.inputs[0].type.ndim - self.ndim
         return [(*shapes[0][:leading], *node.inputs[1:])]
 

@@ -39,7 +39,7 @@ ANY = "either"
 
 
 class Routine(Protocol):
-    """What the linker needs of a device node: the kernels to build, and a call that enqueues them."""
+    """Interface of a device node to the linker: the kernels to build, and a call that enqueues them."""
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Kernels of an ordinary call."""

@@ -1,4 +1,4 @@
-"""Which host Op becomes which device Op."""
+"""Registry of the functions that turn host Ops into device Ops."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class NoKernel(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """What is registered for a class of host Ops; see `register_lift`."""
+    """Registration of a class of host Ops; see `register_lift`."""
 
     lift: Lift
     every_dtype: bool

@@ -55,8 +55,8 @@ _INNER_NUMBER = 16
 class LinkedStep(Protocol):
     """The inner graph of a loop, ready to run."""
 
-    routines: Sequence[Routine]  # of the device nodes
-    kernel_count: int  # nodes that launch kernels
+    routines: Sequence[Routine]  # routines of the device nodes
+    kernel_count: int  # number of nodes that launch kernels
 
     def sources(self) -> Sequence[KernelSource]:
         """Return the kernels of the device nodes."""
@@ -80,7 +80,7 @@ def register_step_linker(link: Callable[[FunctionGraph], LinkedStep]) -> None:
 
 
 class InnerPlacement(NamedTuple):
-    """Where the values of an inner graph are: `DEVICE` or `HOST` for each."""
+    """Placement of each value of an inner graph: `DEVICE` or `HOST`."""
 
     seqs: tuple[str, ...]  # sequences
     states: tuple[str, ...]  # states with a trace: mit-mot, mit-sot, sit-sot

@@ -78,7 +78,7 @@ class CsrSampledDot(Op):
 
 
 class RowsOfColumns(Op):
-    """From compressed columns to compressed rows.
+    """Conversion of the index arrays of compressed columns (CSC) to those of compressed rows (CSR).
 
     Inputs are the rows of the entries and the column pointers (int32), and the number of rows (0-d integer). Outputs
     are where each entry comes from, its column, and the row pointers (int32).

@@ -68,7 +68,7 @@ class _Problem(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """How the work is shared out: the axis in chunks; blocks of rows, and tiles across the innermost dimension."""
+    """Split of the work: chunks of the axis, blocks of rows, and tiles across the innermost dimension."""
 
     pattern: str
     chunk: int

@@ -1,4 +1,4 @@
-"""Where arrays are not zero: the places, the elements there, and arrays with other elements there."""
+"""Non-zero elements of arrays: their indices, selection and assignment by a mask."""
 
 from collections.abc import Sequence
 from math import prod
@@ -55,7 +55,7 @@ def _flat(array: GpuArray, copy: Copy, stepped: bool = False) -> tuple[GpuArray,
 
 
 class _Masked(Routine):
-    """What the routines share: two kernels, one that counts in each chunk, and one that uses the counts.
+    """Base class of the routines: one kernel counts in each chunk, a second one uses the counts.
 
     `dtype`, `ndim`: of the array that is zero or not; at least one dimension; `options`: more arguments of the
     template.

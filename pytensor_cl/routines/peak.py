@@ -1,4 +1,4 @@
-"""What a device reaches at most, measured: bytes moved in global memory, and arithmetic in registers, per second."""
+"""Measured peaks of a device: bytes moved in global memory, and arithmetic in registers, per second."""
 
 from collections.abc import Callable
 from time import perf_counter

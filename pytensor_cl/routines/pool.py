@@ -36,7 +36,7 @@ _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # what vectors of so many
 
 
 class Window(NamedTuple):
-    """How a window slides along one dimension: its length, its step, and the padding before and after."""
+    """Sliding window along one dimension: its length, its step, and the padding before and after."""
 
     extent: int
     step: int
@@ -85,7 +85,7 @@ class _Variant(NamedTuple):
 
     @property
     def is_gradient(self) -> bool:
-        """Whether it writes as much as is pooled."""
+        """Whether the output has the shape of the pooled array."""
         return self.kind in _TEMPLATES
 
 
@@ -99,7 +99,7 @@ def _geometry_struct(index: str) -> Struct:
 
 
 class _Pooling(Routine):
-    """What pooling and its gradients have in common.
+    """Base class of pooling and its gradients.
 
     The last dimensions of an array are pooled; all in front of them are alike.
 
@@ -294,13 +294,13 @@ class AvgPool(_Forward):
 
 
 class MaxPoolGather(_Forward):
-    """From x and v, the element of v at the position of the first largest element of each window of x."""
+    """Gather from v at the position of the first largest element of each window of x."""
 
     kind = "max_gather"
 
 
 class _Gradient(_Pooling):
-    """What each element of the pooled array gets from the windows that it is in.
+    """Base class of gradients: sums over all windows that an element is in.
 
     Schedule cpu keeps rows of windows (``kernels/pool/grad_rows.mako``) where that is faster.
     """
@@ -353,7 +353,7 @@ class _Gradient(_Pooling):
 
 
 class MaxPoolScatter(_Gradient):
-    """From x and dy, each element of dy added to where the first largest element of its window of x is."""
+    """Gradient of max pooling: adds each element of dy at the first largest element of its window of x."""
 
     kind = "max_grad"
     element_kinds = ("argmax", "max_grad")
@@ -376,7 +376,7 @@ class MaxPoolScatter(_Gradient):
 
 
 class AvgPoolGrad(_Gradient):
-    """From dy and the lengths of what was pooled, each element's share: called with ``(dy, lengths)``."""
+    """Gradient of average pooling, called with ``(dy, lengths)``; `lengths` belong to the pooled array."""
 
     kind = "average_grad"
     element_kinds = ("average_grad",)

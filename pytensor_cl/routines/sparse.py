@@ -27,7 +27,7 @@ FEW_LANES = 4
 
 
 class _Compressed(Checked):
-    """What both products share: the kernels, and how the rows are shared out."""
+    """Base class of both products: the kernels, and the split of the rows."""
 
     function = ""
 

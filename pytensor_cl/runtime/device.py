@@ -1,4 +1,4 @@
-"""What OpenCL devices there are, what they can do, and which one a name means."""
+"""OpenCL devices, their properties, and the search of a device by name."""
 
 import os
 import re
@@ -84,7 +84,7 @@ class DeviceInfo:
 
     @property
     def schedule(self) -> str:
-        """Which schedule of a kernel suits the device: ``"cpu"`` or ``"simt"``."""
+        """Schedule of kernels for the device: ``"cpu"`` or ``"simt"``."""
         return "cpu" if self.kind == "cpu" and self.features.has_cpu_schedule else "simt"
 
     @property

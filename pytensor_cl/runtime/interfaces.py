@@ -33,7 +33,7 @@ __all__ = [
 
 
 class QueueHooks(Protocol):
-    """What a driver does where a queue is used."""
+    """Hooks of a driver for the use of a queue."""
 
     def on_submit(self) -> None:
         """A command is about to be enqueued, or has been."""
@@ -219,15 +219,15 @@ class ContextOptions(NamedTuple):
 
 
 class ContextHooks(Protocol):
-    """What a driver does for one context."""
+    """Hooks of a driver for one context."""
 
     @property
     def queue(self) -> QueueHooks:
-        """Its hooks of the queue."""
+        """Hooks for the use of the context's queue."""
 
     @property
     def build_variants(self) -> BuildVariants:
-        """From a program's text to the ways to build it."""
+        """Function from a program's text to its build variants; the first that builds is used."""
 
     @property
     def memory_flags(self) -> int:
@@ -250,7 +250,7 @@ class ContextHooks(Protocol):
 
 
 class DriverHooks(Protocol):
-    """What one driver needs besides the OpenCL standard."""
+    """Hooks of one driver, for its deviations from the OpenCL standard."""
 
     name: str  # name of the driver
 

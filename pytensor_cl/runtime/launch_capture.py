@@ -32,7 +32,7 @@ class Launch(NamedTuple):
 
 
 class LaunchCapture:
-    """What the thread that made this object enqueues on a queue, and allocates, while ``is_on`` is true.
+    """Record of the commands and allocations of the thread that made this object, while ``is_on`` is true.
 
     `is_on`: whether commands are captured now; `launches`: kernels that were enqueued since the list was replaced;
     `unsupported`: the first command that cannot be repeated by launches alone; empty if there was none.

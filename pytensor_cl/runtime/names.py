@@ -79,7 +79,7 @@ def _version_numbers(text: str) -> list[int]:
 
 
 class _Symbol(ctypes.Structure):
-    """What the C function ``dladdr`` fills in."""
+    """The struct ``Dl_info`` that the C function ``dladdr`` fills in."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),

@@ -49,7 +49,7 @@ class Unsupported(TypeError):
 
 
 class Rule(NamedTuple):
-    """How to write an Op.
+    """Rule that writes a scalar Op as OpenCL C.
 
     Attributes
     ----------

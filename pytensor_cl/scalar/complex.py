@@ -108,7 +108,7 @@ def _divide(emitter: Emitter, x: Complex, y: Complex) -> Complex:
 
 
 def _reciprocal(emitter: Emitter, z: Complex) -> Complex:
-    """As NumPy has it: not a number for zero."""
+    """Return the reciprocal by Smith's method, as NumPy does: NaN for zero."""
     x, y = emitter.bind(z.real), emitter.bind(z.imag)
     is_swapped = y.call("fabs") > x.call("fabs")
     large, small = emitter.bind(emitter.select(is_swapped, y, x)), emitter.bind(emitter.select(is_swapped, x, y))

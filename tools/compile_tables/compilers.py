@@ -28,9 +28,9 @@ _REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # as runtime/compilati
 
 @dataclass
 class Kernel:
-    """What a compiler made of one kernel."""
+    """Resources of one compiled kernel."""
 
-    registers: int = 0  # per work-item; on AMD's devices vector registers
+    registers: int = 0  # registers per work-item; on AMD's devices vector registers
     # scalar_registers, scalar_spills: per wavefront, AMD only; these spills go to lanes of vector registers, not to
     # memory
     scalar_registers: int = 0
@@ -42,7 +42,7 @@ class Kernel:
 
 @dataclass
 class Outcome:
-    """What became of a text: its kernels, or the compiler's message if it does not compile."""
+    """Outcome of a compilation: the kernels, or the compiler's message if the text does not compile."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
     error: str = ""

@@ -1,4 +1,4 @@
-"""What is compiled how: programs, dialects of OpenCL C and targets."""
+"""Matrix of compilations: programs, dialects of OpenCL C and targets."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +27,8 @@ class Known(NamedTuple):
     template: str
     mark: str
     targets: tuple[str, ...]
-    most: int  # bytes or registers; more is an error
-    reason: str  # for the page
+    most: int  # the most allowed spills, in bytes or registers as in `Kernel`; more are an error
+    reason: str  # explanation on the page
 
 
 KNOWN = (
@@ -68,9 +68,9 @@ class Failure(NamedTuple):
 
 @dataclass
 class Results:
-    """Of all compilations."""
+    """Results of all compilations."""
 
-    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)  # by target and name of the kernel
+    kernels: dict[tuple[str, str], Kernel] = field(default_factory=dict)  # keys: target, name of the kernel
     programs: dict[str, Program] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     count: int = 0  # number of compilations

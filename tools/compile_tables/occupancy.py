@@ -1,4 +1,4 @@
-"""How many work-items a multiprocessor (NVIDIA) or compute unit (AMD) holds, from what a kernel needs of it.
+"""Work-items that a multiprocessor (NVIDIA) or compute unit (AMD) holds, from the resources of a kernel.
 
 Sources of the limits: NVIDIA, "CUDA C++ Programming Guide", tables "Technical Specifications per Compute Capability",
 and the sheet "CUDA Occupancy Calculator" (granularity of the allocation). AMD: LLVM, ``AMDGPUBaseInfo.cpp`` (namespace
@@ -13,11 +13,11 @@ __all__ = ["LIMITS", "occupancy"]
 
 
 class Limits(NamedTuple):
-    """What a multiprocessor or compute unit has."""
+    """Resources of a multiprocessor or compute unit."""
 
     lanes: int  # work-items of a warp or wavefront
     simds: int  # parts with registers of their own; the warps of a work-group are spread over them
-    waves: int  # the most that one part holds
+    waves: int  # the most warps or wavefronts of one part
     # registers, unit: vector registers of a part for each lane, and in which units a wavefront gets them
     registers: int
     unit: int
@@ -25,7 +25,7 @@ class Limits(NamedTuple):
     # of it for each
     local: int
     local_unit: int
-    groups: int  # the most work-groups
+    groups: int  # the most work-groups at a time
     reserved: int = 0
     # scalars, scalar_unit: scalar registers of a part and their units; 0 where every wavefront has all it can address
     scalars: int = 0

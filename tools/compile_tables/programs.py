@@ -41,7 +41,7 @@ class Program:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Those of the origins that are benchmarks."""
+        """Names of the benchmarks among the origins."""
         return sorted(o.removeprefix("benchmark: ") for o in self.origins if o.startswith("benchmark: "))
 
     def required_groups(self) -> dict[str, int]:
@@ -74,13 +74,13 @@ def read(folder: Path) -> tuple[list[Program], dict[str, int]]:
 
 
 def _asks_for_fp64(device: str, origins: Iterable[str], text: str) -> bool:
-    """Whether a test gives float64 arrays to a routine on a device without them; users cannot, as placement refuses."""
+    """Return whether a test gives float64 arrays to a routine on a device without them; placement refuses these."""
     direct = all(origin.startswith(_DIRECT) for origin in origins)
     return device == "small" and direct and _DOUBLES.search(text) is not None
 
 
 def _is_kernel(name: str) -> bool:
-    """Whether a text is one of the project's kernels; tests have some of their own, or wrong ones on purpose."""
+    """Return whether a text is one of the project's kernels; tests have own ones, or wrong ones on purpose."""
     return _DIGEST.split(name)[0] in _templates()
 
 

@@ -72,7 +72,7 @@ class ArenaBinding(BufferBinding):
 
 
 class ArrayLocation(NamedTuple):
-    """Where a device variable was in the captured call."""
+    """Memory, dtype and layout of a device variable in the captured call."""
 
     memory: Any  # a BufferBinding, a CapturedAllocation, or a buffer that is the same in each call
     dtype: np.dtype

@@ -1,4 +1,4 @@
-"""Which kernels of a captured graph must have ended before another one begins, if one launch runs them all."""
+"""Dependencies between kernels of a captured graph, for drivers that run all of them in one launch."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple

@@ -80,7 +80,7 @@ def alias_guard(cell: Cell, binding: BufferBinding) -> Thunk:
 
 @dataclass
 class HostValues:
-    """What becomes of a graph's host values when a call is captured."""
+    """The host values of a graph by how its captured calls treat them: constant, in the signature, or guarded."""
 
     # The same in all calls with inputs of the same shapes and with the same `index_inputs`.
     constants: set[Variable] = field(default_factory=set)

@@ -88,22 +88,22 @@ class SliceBinding:
 class ParameterValues(NamedTuple):
     """The values of a captured graph's parameters in one call."""
 
-    offsets: tuple[int, ...]  # for each slice, the first byte of its sub-buffer
+    offsets: tuple[int, ...]  # offset of each slice's sub-buffer, in bytes
     numbers: tuple[Any, ...]
     host_values: tuple[Any, ...]
 
 
 @dataclass
 class GraphParameters:
-    """What a replay sets in a captured graph that serves calls with different indices."""
+    """Slices, numbers and host values that a replay sets in a graph captured for calls with different indices."""
 
     slices: list[tuple[Apply, SliceBinding]] = field(default_factory=list)
-    numbers: list[tuple[Variable, Callable[[Any], None]]] = field(default_factory=list)  # that kernels take by value
-    host_values: list[tuple[Variable, Cell]] = field(default_factory=list)  # that steps or results read
-    guarded: list[Variable] = field(default_factory=list)  # must have the values of the captured call
-    captured_values: dict[Variable, Any] = field(default_factory=dict)  # of the call, for the nodes of `DynamicSlices`
+    numbers: list[tuple[Variable, Callable[[Any], None]]] = field(default_factory=list)  # kernel arguments by value
+    host_values: list[tuple[Variable, Cell]] = field(default_factory=list)  # values that steps or results read
+    guarded: list[Variable] = field(default_factory=list)  # variables that must have the values of the captured call
+    captured_values: dict[Variable, Any] = field(default_factory=dict)  # host values that `DynamicSlices` reads
     layout_signature: Any = None  # layouts of the slices, and the guarded values
-    current: ParameterValues | None = None  # those that are set
+    current: ParameterValues | None = None  # values that the graph has now
 
     def apply(self, values: ParameterValues) -> None:
         """Set the host values and the numbers for a call."""

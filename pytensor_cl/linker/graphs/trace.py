@@ -34,7 +34,7 @@ class CaptureFailure(NamedTuple):
 
 
 class Trace:
-    """What was noted during a call."""
+    """Record of a captured call: launches, places of device variables, host values."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

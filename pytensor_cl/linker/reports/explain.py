@@ -1,4 +1,4 @@
-"""What runs where, why, and what is transferred: the report on a compiled function."""
+"""The report on a compiled function: where each node runs and why, and what is transferred."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ class TimeBreakdown(NamedTuple):
 
 @dataclass
 class NodeTime:
-    """What a node took in all calls.
+    """Time, transfers and work of a node over all calls.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class NodeTime:
     host_seconds
         Time of the host in its step: it computed, enqueued, or waited.
     nbytes
-        That it has to read and write at least, or that it transferred.
+        Bytes that the node reads and writes at least, or that it transferred.
     flops
-        Arithmetic, by `pytensor_cl.linker.reports.flops.flops`.
+        Floating-point operations, by `pytensor_cl.linker.reports.flops.flops`.
     """
 
     node: Apply
@@ -94,7 +94,7 @@ class NodeTime:
 
     @property
     def dtype(self) -> str:
-        """What it computes with, as peaks are measured."""
+        """Dtype of the node's arithmetic, ``"float32"`` or ``"float64"``; peaks are measured for these."""
         kinds = {getattr(v.type, "dtype", "") for v in self.node.outputs}
         return "float64" if kinds & {"float64", "complex128"} else "float32"
 
@@ -248,14 +248,14 @@ class Profile:
 
     @property
     def shares(self) -> TimeBreakdown:
-        """What the time was spent on."""
+        """The time of all calls, divided by activity."""
         self._check_entered()
         self._flush()
         return self._spent
 
     @property
     def nodes(self) -> list[NodeTime]:
-        """What each node took."""
+        """The times of each node, the largest first."""
         self._check_entered()
         self._flush()
         return sorted(self._nodes.values(), key=lambda n: -max(n.device_seconds, n.transfer_seconds, n.host_seconds))

@@ -34,9 +34,9 @@ _NO_LENGTH = ("division by zero", "float division by zero", "Maximum allowed siz
 
 
 class FreedValue(NamedTuple):
-    """What is known of an intermediate result whose cell was emptied."""
+    """Placeholder for an intermediate result whose cell was emptied, for error messages."""
 
-    shape: tuple[int, ...] | None  # None for a value without one
+    shape: tuple[int, ...] | None  # None for a value without a shape
 
 
 class ShapeRecorder:

@@ -147,7 +147,7 @@ class GraphCache:
             _log.warning("The comparison of calls failed; they run step by step.", exc_info=error)
 
     def restore_recorded_shapes(self) -> None:
-        """If this call was a replay, restore the shapes that its nodes have read, for an error message."""
+        """Restore, after a replay, the shapes that its nodes have read, for an error message."""
         if self._replayed is not None:
             for recorder, shapes in self._replayed.recorded_shapes:
                 recorder.shapes = shapes

@@ -115,7 +115,7 @@ class GraphExecutor:
 
     @property
     def replay_count(self) -> int:
-        """How many calls were replayed, at least in segments."""
+        """Number of calls that replayed a captured graph, of the whole function or of its segments."""
         return self._segmented_replays if self._whole is None else self._whole.replay_count
 
     @property

@@ -36,7 +36,7 @@ class LinkedGraph:
 
 
 class OpenCLVM:
-    """What `pytensor.compile.executor.Function` calls."""
+    """Virtual machine of a function: `pytensor.compile.executor.Function` calls it for each call."""
 
     need_update_inputs = True
 

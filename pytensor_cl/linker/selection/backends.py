@@ -49,7 +49,7 @@ class Backend:
 
     @property
     def fast_run(self) -> Run:
-        """As `run`, for calls that are not timed."""
+        """`run` itself: this backend has no faster call."""
         return self.run
 
     def compile_seconds(self, work: Work) -> float:
@@ -155,7 +155,7 @@ class NumbaFunction(HostFunction):
 
     @property
     def fast_run(self) -> Run:
-        """As `run`, once that has compiled it, for calls where all `host_array_cells` hold arrays."""
+        """The compiled call, for arguments whose `host_array_cells` all hold arrays; `run` before it is compiled."""
         return self._fast_run or self.run
 
     def is_ready(self) -> bool:
@@ -219,7 +219,7 @@ class CFunction(HostFunction):
 
     @property
     def fast_run(self) -> Run:
-        """As `run`, once that has compiled it, for calls where all `host_array_cells` hold arrays."""
+        """The compiled call, for arguments whose `host_array_cells` all hold arrays; `run` before it is compiled."""
         return self._fast_run or self.run
 
     def _compile(self) -> Run:

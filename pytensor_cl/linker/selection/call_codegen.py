@@ -77,7 +77,7 @@ def make(run, run_with_copies, ndarray, {cells}):
 
 
 class SlowPaths(NamedTuple):
-    """What a generated call leaves to the virtual machine."""
+    """The rare cases of a call that generated code hands to the virtual machine."""
 
     find_stats: Callable[[], Any]
     """Returns the statistics of the arguments' signature; None if an argument has no shape."""

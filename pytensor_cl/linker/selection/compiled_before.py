@@ -1,4 +1,4 @@
-"""Which graphs a backend has compiled before, also in earlier processes: then the caches on disk have what it needs.
+"""Record of the graphs that each backend has compiled, also in earlier processes: the caches on disk have them.
 
 With filled caches NUMBA compiles a graph in a tenth of the time, and C in a thirtieth. That decides whether a trial is
 worth its time.

@@ -1,4 +1,4 @@
-"""Which backend runs the calls of one input signature, and when another one is tried.
+"""Choice of the backend for the calls of one input signature, and of the time to try another one.
 
 The policy uses neither a clock nor a virtual machine: it returns the backend of a call, and the caller reports the time
 of those calls that belong to a comparison.
@@ -57,7 +57,7 @@ class SelectionPolicy:
 
 @dataclass
 class Candidate:
-    """What is known of a backend before it has run."""
+    """Estimates of a backend before it has run."""
 
     estimate: float
     """Estimated seconds of a call; inf if unknown."""

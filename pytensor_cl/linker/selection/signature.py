@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 class SignatureSource(NamedTuple):
-    """What the signatures of a function's calls are made from, and what estimates the time of a call from shapes."""
+    """The cells from which a function's call signatures are made, and the cost estimate of a call from its shapes."""
 
     dynamic: Sequence[Cell]
     """Cells of all inputs whose shapes are known only when the function is called."""

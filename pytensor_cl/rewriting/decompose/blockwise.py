@@ -81,7 +81,7 @@ class BatchIndex:
         return all(v is None or self._batch.is_same(v) for v in (entry.start, entry.stop, entry.step))
 
     def _arrays(self) -> list[bool]:
-        """For each axis besides those of the batch, whether an array indexes it."""
+        """Return for each axis outside of the batch whether an array indexes it."""
         rest = self._ndim - len(self._entries)
         return [not isinstance(e, slice) or i in self._moving for i, e in enumerate(self._entries)] + [False] * rest
 

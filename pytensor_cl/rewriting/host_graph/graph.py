@@ -43,7 +43,7 @@ HAS_DEVICE_VALUES = "the graph itself has values on a device"
 
 @dataclass(frozen=True)
 class Eligibility:
-    """What is known of the host backends before the graph is in canonical form."""
+    """Eligibility of the host backends, as found before the graph is in canonical form."""
 
     numba_excluded: str
     c_eligible: bool
@@ -53,7 +53,7 @@ class Eligibility:
 
 @dataclass(frozen=True)
 class HostGraph:
-    """What is needed to compile a graph for the host.
+    """Everything needed to compile a graph for the host.
 
     The graph is a copy in canonical form, taken before the rewrites for devices. `numba_excluded` is the reason why
     NUMBA must not run it, or empty. `mutable_rngs` are the positions of the random generators among the inputs whose
@@ -76,7 +76,7 @@ class HostGraph:
 
 
 class OpenCLState(Feature):
-    """What the rewrites of mode OPENCL leave on a graph for the linker."""
+    """Results of the rewrites of mode OPENCL that the linker reads from the graph."""
 
     def __init__(self) -> None:
         self.error: OpenCLError | None = None

@@ -44,12 +44,12 @@ UNUSABLE = "the device failed its self-check ('python -m pytensor_cl doctor' sho
 
 @dataclass
 class Decision:
-    """Where the nodes of a graph go."""
+    """Placement of the nodes of a graph, with the reasons for the host."""
 
     ops: dict[Apply, GpuOp] = field(default_factory=dict)  # nodes that run on a device, with their device Ops
-    reasons: dict[Apply, str] = field(default_factory=dict)  # why a node stays on the host
+    reasons: dict[Apply, str] = field(default_factory=dict)  # nodes that stay on the host, with the reasons
     unsupported: dict[Apply, NoKernel] = field(default_factory=dict)  # nodes that stay because there is no kernel
-    # inputs of the graph that are on a device: shared variables that a device node updates
+    # Inputs of the graph that are on a device: shared variables that a device node updates.
     resident: frozenset[Variable] = frozenset()
 
     def keep(self, node: Apply, reason: str) -> None:

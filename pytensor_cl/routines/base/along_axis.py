@@ -1,4 +1,4 @@
-"""What operations along one axis have in common whose output has the shape of the input: scans and sorts."""
+"""Base class of scans and sorts: operations along one axis whose output has the shape of the input."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What the matrix routines have in common: dtypes, and scalars that come by value or are on the device."""
+"""Shared parts of the matrix routines: dtypes, and scalars that come by value or are on the device."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every routine has in common: layout, allocate, launch."""
+"""Base class of all routines: compute the layout, allocate, launch."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from threading import Lock
@@ -34,7 +34,7 @@ SCHEDULES = ("cpu", "simt")
 
 
 class ValueArgument(NamedTuple):
-    """How a kernel takes a number of the host.
+    """Conversion and place of a kernel argument that is a number of the host.
 
     Routines that have such inputs list them, by number, in an attribute ``value_arguments``, and their method
     ``value_kernels`` returns the kernels that take them, all in the same places.

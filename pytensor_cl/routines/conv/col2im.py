@@ -22,7 +22,7 @@ __all__ = ["Col2imBlocks", "is_applicable", "is_dense", "positions_of", "split_b
 
 
 class Col2imBlocks(NamedTuple):
-    """How a problem is split: channels of a block and how many there are, distance of their rows, terms at a time."""
+    """Split of a problem: channels per block, number of blocks, distance of rows, terms at a time."""
 
     channels: int
     blocks: int

@@ -35,7 +35,7 @@ _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a pro
 
 
 class _Plan(NamedTuple):
-    """What computes the problems of one set of layouts, and whether an epilogue is applied on the way."""
+    """Plan of the problems of one set of layouts; `stores`: the kernels store final sums, and can apply an epilogue."""
 
     steps: tuple[_Step, ...]
     stores: bool

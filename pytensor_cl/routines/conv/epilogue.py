@@ -46,7 +46,7 @@ class ConvEpilogue:
 
     @property
     def preambles(self) -> tuple[str, ...]:
-        """What must precede such a kernel."""
+        """OpenCL C that must precede a kernel with the epilogue."""
         return self.function.preambles
 
     def layout(self, output: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:

@@ -22,7 +22,7 @@ __all__ = ["GradWeightsBlocks", "is_applicable", "split_blocks"]
 
 
 class GradWeightsBlocks(NamedTuple):
-    """How a problem is split: work-items along rows of x, features and positions; then what `encode` takes."""
+    """Split of a problem: work-items along rows of x, features and positions, then the arguments of `encode`."""
 
     grid: tuple[int, int, int]
     rows: int
@@ -43,9 +43,9 @@ def _is_plain(p: Problem) -> bool:
 
 
 def is_applicable(p: Problem, lanes: int) -> bool:
-    """Whether this is the way to compute the gradient with respect to w of a simplified problem: the convolution.
+    """Return whether this method suits the gradient with respect to w of a simplified problem.
 
-    Sums should be long, and what they make stay in the cache: it is read and written for each block of positions.
+    Sums should be long, and their results fit in the cache: these are read and written for each block of positions.
     """
     last = p.axes[-1]
     pays = (

@@ -29,7 +29,7 @@ __all__ = ["Im2colSchedule"]
 
 
 class Blocks(NamedTuple):
-    """How a problem is split: work-items along columns, rows and groups, then sizes of blocks."""
+    """Split of a problem: work-items along columns, rows and groups, then the sizes of blocks."""
 
     grid: tuple[int, int, int]
     columns: int
@@ -37,7 +37,7 @@ class Blocks(NamedTuple):
 
 
 class Im2colSchedule:
-    """How to split problems, and what kernels for them have in common.
+    """Schedule of im2col on a CPU: splits problems, and holds the register tile that all its kernels share.
 
     `register_bytes`: width of the device's vector registers; `lanes`: elements of a vector.
     """
@@ -48,7 +48,7 @@ class Im2colSchedule:
         self.mr, self.vectors = IM2COL_TILES.get(register_bytes, IM2COL_TILES[16])
 
     def is_applicable(self, p: Problem) -> bool:
-        """Whether the filter elements of one sum of a simplified problem are contiguous in w, and need not be packed.
+        """Return whether the filter elements of a sum are contiguous in w, so that they need not be packed.
 
         Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache, at half of it two sets.
         """

@@ -1,4 +1,4 @@
-"""How the kernels of the conv family are launched."""
+"""Launches of the kernels of the conv family."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -25,16 +25,16 @@ class FusedGradient(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """How to launch one problem."""
+    """Launch parameters of one problem."""
 
     kernel: Kernel
-    encoded: bytes  # conv_plan
+    encoded: bytes  # the struct conv_plan
     starts: tuple[int, ...]
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
-    workspace: int = 0  # elements
-    split_k: int = 1  # parts of the sums, which are added up in the end
-    target: Layout | None = None  # of their sum, in y
+    workspace: int = 0  # size in elements
+    split_k: int = 1  # number of parts of the sums; a second kernel adds them
+    target: Layout | None = None  # layout in y of the sum of these parts
 
 
 def with_split_k(

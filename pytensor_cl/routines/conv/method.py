@@ -1,4 +1,4 @@
-"""What the choice of a method for a convolution returns: no device, no kernel."""
+"""The chosen method of a convolution as plain data, without device or kernel."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Method(NamedTuple):
 
     @property
     def applies_epilogue(self) -> bool:
-        """Whether it can apply an epilogue."""
+        """Whether the method can apply an epilogue."""
         return self.name in _APPLY_EPILOGUES
 
 

@@ -94,13 +94,13 @@ class Axis(NamedTuple):
     stride: int
     dilation: int
     pad: int
-    x: int  # strides of the arrays, in elements
+    x: int  # x, w, y: strides of the arrays, in elements
     w: int
     y: int
 
 
 class Problem(NamedTuple):
-    """What one launch computes.
+    """The convolution that one launch computes.
 
     ``y[n, g, m, q] = sum over c, t of w[g, m, c, t] * x[n, g, c, q * stride + t * dilation - pad]``, with x zero
     outside of its image.

@@ -20,7 +20,7 @@ __all__ = ["ConvForward", "ConvGradInput", "ConvGradWeight", "Convolve"]
 
 
 class _Convolution(Routine):
-    """What convolutions and their gradients have in common.
+    """Base class of convolutions and their gradients.
 
     `ndim`: number of spatial dimensions: 1, 2 or 3; `strides`, `dilation`: per spatial dimension; `groups`: channels
     fall into so many groups, which are convolved apart; `padding`: per spatial dimension how many zeros there are

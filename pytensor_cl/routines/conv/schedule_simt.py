@@ -29,7 +29,7 @@ __all__ = ["SimtSchedule", "Tile", "is_small", "tile_of"]
 
 
 class Tile(NamedTuple):
-    """What a work-group computes.
+    """Output tile of a work-group.
 
     `group`: work-items along both sides of a work-group; `rows`, `columns`: channels and positions; `step`: terms of
     the sums between barriers.

@@ -83,13 +83,13 @@ class _Tiles(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How to launch one problem."""
+    """Launch parameters of one problem."""
 
-    encoded: bytes  # conv_plan
+    encoded: bytes  # the struct conv_plan
     starts: tuple[int, ...]
     p: Problem
-    blocks: tuple[_Tiles, ...]  # of features or of images
-    fused: tuple[int, ...] = ()  # work-items where filters are transformed while they are multiplied
+    blocks: tuple[_Tiles, ...]  # blocks of features or of images
+    fused: tuple[int, ...] = ()  # NDRange of the fused kernel, which transforms filters itself; empty: not fused
 
 
 def _forward(a: Axis) -> tuple[Axis, int]:

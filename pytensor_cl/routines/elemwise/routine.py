@@ -76,7 +76,7 @@ class Cast:
 
     @property
     def preambles(self) -> tuple[str, ...]:
-        """What converts a float16."""
+        """OpenCL C functions that convert float16 numbers."""
         return tuple(self._write(1)[0].preambles)
 
     @property
@@ -116,18 +116,18 @@ def lanes_of(function: ElementFunction) -> int:
 
 
 class _Plan(NamedTuple):
-    """How to launch for one set of layouts; without a kernel there is nothing to do."""
+    """Launch parameters for one set of layouts; `kernel` is None if no array has elements."""
 
     kernel: Kernel | None
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
     argument: Any  # the packed struct, or a buffer that holds it
-    is_past_cache: bool = False  # little of it would stay in the cache
-    tables: tuple[Any, ...] = ()  # buffers that say where the elements of columns are
+    is_past_cache: bool = False  # the arrays exceed the cache, so that stores bypass it
+    tables: tuple[Any, ...] = ()  # buffers of the offsets of column elements
 
 
 class Columns(NamedTuple):
-    """Which arrays have one element for several lanes.
+    """Arrays of which one element serves several lanes.
 
     `arrays`: their numbers; `is_wide`: whether a vector has at most two of their elements.
     """
@@ -140,10 +140,10 @@ NONE = Columns()
 
 
 class _PackedRows(NamedTuple):
-    """How to launch for rows that are folded."""
+    """Launch parameters for rows that are folded."""
 
     fold: Fold
-    parts: tuple[tuple[_Plan, tuple[int, ...]], ...]  # each with the shifts of the arrays
+    parts: tuple[tuple[_Plan, tuple[int, ...]], ...]  # launches, each with the shifts of the arrays in elements
 
 
 def _pad(values: Sequence[int], length: int, fill: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""How a Fourier transform is put together from launches of one kernel: arithmetic without a device.
+"""Plan of a Fourier transform as launches of one kernel: arithmetic without a device.
 
 A launch transforms many lines: it loads elements, runs the passes of Stockham's algorithm, and stores. Around the
 passes it can do what the longer ways need: real transforms of even length go through complex ones of half the length
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What the plan depends on: lanes of a vector, work-items, and how many elements fit into fast memory."""
+    """Properties of a device that plans depend on: lanes of a vector, work-items, elements that fit in fast memory."""
 
     lanes: int
     units: int

@@ -88,7 +88,7 @@ def _check_length(n: int) -> None:
 
 
 class _Transform:
-    """What the transforms share: a kernel, and plans of its launches.
+    """Base class of the transforms: holds the kernels and the plans of their launches.
 
     `dtype`: ``"float32"`` or ``"float64"``: of real and imaginary parts; `ndim`: number of dimensions of the input.
     """

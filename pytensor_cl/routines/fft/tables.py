@@ -15,7 +15,7 @@ __all__ = ["Table", "device_table", "host_table", "roots"]
 
 
 class Table(NamedTuple):
-    """What a table holds: the name of a function of this file, and its arguments."""
+    """Key of a table: the name of a function of this file, and its arguments."""
 
     name: str
     arguments: tuple[int, ...]

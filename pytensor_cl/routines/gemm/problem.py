@@ -38,7 +38,7 @@ class GemmProblem(NamedTuple):
     c: tuple[int, ...]
     o: tuple[int, ...]
     epilogue_operands: tuple[tuple[int, ...], ...] = ()
-    triangle: int = 0  # 1: of each output only the lower triangle is used, -1: the upper one
+    triangle: int = 0  # 1: only the lower triangle of each output is used; -1: the upper one; 0: all
 
     @property
     def batch_count(self) -> int:
@@ -61,7 +61,7 @@ class GemmProblem(NamedTuple):
 
 
 class CpuBlocking(NamedTuple):
-    """How schedule cpu goes through a product: fields of gemm_plan (``kernels/gemm/plan.mako``)."""
+    """Blocking of a product on schedule cpu: fields of gemm_plan (``kernels/gemm/plan.mako``)."""
 
     mc: int = 1
     kc: int = 1

@@ -27,11 +27,11 @@ __all__ = ["BatchedGemm", "Gemm"]
 
 
 class _Plan(NamedTuple):
-    """How to launch for one set of layouts; the empty plan is that of an empty output."""
+    """Launch parameters for one set of layouts; the empty plan belongs to an empty output."""
 
-    arguments: tuple[tuple[bytes, ...], ...] = ()  # per launch a gemm_plan, and the operands of an epilogue
+    arguments: tuple[tuple[bytes, ...], ...] = ()  # per launch: a gemm_plan and the epilogue's operands
     passes: TwoPass | None = None  # the final pass adds up the parts of k, if it was split
-    packing: KernelLaunch | None = None  # packs B before, if that is done once for all
+    packing: KernelLaunch | None = None  # launch that packs B first, for all work-items
     vector: GemmProblem | None = None  # a product with one row or one column, left to Gemv
     is_unfused: bool = False  # whether the epilogue is a kernel of its own
     swaps_operands: bool = False  # whether it computes the transposed product

@@ -91,10 +91,10 @@ def register_tile(kind: str, register_bytes: int, lanes: int, tuned: int) -> Til
 class CpuPartition(NamedTuple):
     """A partition of a product among work-items, and the blocking of each."""
 
-    size: tuple[int, int, int]  # along n, m, and the batch times the parts of k
+    size: tuple[int, int, int]  # work-items along n, m, and batch * parts of k
     blocking: CpuBlocking
-    workspace: int  # elements
-    packing_size: tuple[int, int] | None = None  # work-items that pack B along n and k, if that is done once for all
+    workspace: int  # size in elements
+    packing_size: tuple[int, int] | None = None  # work-items that pack B, along n and k
 
 
 @dataclass(frozen=True)

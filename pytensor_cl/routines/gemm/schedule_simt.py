@@ -1,4 +1,4 @@
-"""How matrix products are shared out among the work-groups of a GPU."""
+"""Division of matrix products among the work-groups of a GPU."""
 
 from math import prod
 from typing import NamedTuple
@@ -26,7 +26,7 @@ __all__ = ["GemmShape", "WorkGroupTile", "select_tile"]
 
 
 class GemmShape(NamedTuple):
-    """What of a product matters here: sizes, and lengths of the batch dimensions."""
+    """Sizes of a product, and lengths of its batch dimensions."""
 
     m: int
     n: int
@@ -56,7 +56,7 @@ class WorkGroupTile(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, int]:
-        """What the template takes."""
+        """Arguments of the template for the tile."""
         if self.template == "gemm/simt_double_buffered":
             return {"rows": self.rows}
         return {"group": self.group[0], "step": self.step, "padding": self.padding}

@@ -30,7 +30,7 @@ Operands = Sequence[Any]
 
 
 class PairFunction(NamedTuple):
-    """What is computed between the products.
+    """The row function between the two products.
 
     `function`: of one-dimensional arrays, reduced along their axis; `product`: number of the value that is the first
     product; an operand; `factor`: number of the value that the second product takes; `is_stored`: per output of the
@@ -59,16 +59,16 @@ class _Value(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How to launch for one set of layouts; `passes` is None where the three steps are launched one by one."""
+    """Launch parameters for one set of layouts; `passes` is None where the three steps are launched one by one."""
 
     encoded: bytes = b""
     passes: TwoPass | None = None
-    workspace: int = 0  # elements
-    totals: int = 0  # bytes of the partial results of the function's reductions
+    workspace: int = 0  # size in elements
+    totals: int = 0  # size of the partial results of reductions, in bytes
 
 
 def is_one_pass(function: RowFunction, factor: int) -> bool:
-    """Whether every full value can be computed before any reduction is complete, and nothing is looked up in tables."""
+    """Return whether outputs, reduced values and the factor need no reduction or table, so that one loop has them all."""
     wanted = [v for v in function.outputs if function.kinds[v] == "full"]
     wanted += [step.source for step in function.steps if isinstance(step, Reduce)]
     return not function.tables and all(function.stages[v] == 0 for v in (*wanted, factor))

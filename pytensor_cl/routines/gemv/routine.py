@@ -45,7 +45,7 @@ class _Problem(NamedTuple):
 
     m: int
     k: int
-    starts: tuple[int, ...]  # of A, x, y and the output, relative to their offsets
+    starts: tuple[int, ...]  # first elements of A, x, y and the output, from their offsets
     a_row: int
     a_col: int
     x: int
@@ -54,17 +54,17 @@ class _Problem(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How to launch for one set of layouts."""
+    """Launch parameters for one set of layouts."""
 
-    encoded: bytes = b""  # a gemv_plan
+    encoded: bytes = b""  # the struct gemv_plan
     passes: TwoPass = TwoPass()
-    workspace: int = 0  # elements
+    workspace: int = 0  # size in elements
 
 
 class _Update(NamedTuple):
-    """How to launch a rank-one update for one set of layouts."""
+    """Launch parameters of a rank-one update for one set of layouts."""
 
-    encoded: bytes  # <name>_plan
+    encoded: bytes  # the struct <name>_plan
     global_size: tuple[int, int]
     local_size: tuple[int, int]
 

@@ -52,7 +52,7 @@ class TableFunction(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """What is gathered and scattered along the rows.
+    """Gathers and scatters of a row function, along the rows.
 
     `bounds`: the least and the greatest index of each, if they are known; `is_constant`: whether every call gets the
     same index vectors; `gathers`: full operands of the row function that are gathered, each with the number of its

@@ -1,4 +1,4 @@
-"""What gather and scatter share: the index, its checks, and the gather kernel."""
+"""Shared parts of gather and scatter: the index, its checks, and the gather kernel."""
 
 from collections.abc import Sequence
 from math import prod
@@ -62,7 +62,7 @@ def index_type_of(array: Layout, selection: Selection, *others: Layout) -> str:
 
 
 def value_of(value: Any) -> Any:
-    """What an index input means to a plan: the layout of an array, the number of the host."""
+    """Return an index input in the form that plans take: the layout of an array, or a number of the host."""
     return value.layout if isinstance(value, GpuArray) else int(value)
 
 

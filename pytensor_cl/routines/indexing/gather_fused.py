@@ -28,7 +28,7 @@ __all__ = ["GatherFused"]
 class _Plan(NamedTuple):
     launch: Launch
     shape: tuple[int, ...]
-    shifts: tuple[int, ...]  # per array, where the selection starts
+    shifts: tuple[int, ...]  # first selected element of each array
     repeats: bool = False  # whether there are more elements than the function has
 
 

@@ -52,7 +52,7 @@ SORTED_MEMBERS = "elements count y_count"
 class _GatherPlan(NamedTuple):
     launch: Launch
     shift: int
-    check: Launch  # for an empty result, whose indices must be valid too
+    check: Launch  # launch that checks the indices of an empty result, which must be valid too
     check_size: int
     position_dtype: str
     rows: RowsPlan | None = None
@@ -178,7 +178,7 @@ class _ByPosition(NamedTuple):
 
 
 class _ScatterPlan(NamedTuple):
-    """How to launch for one set of layouts; where values `are_spread` they are repeated in memory first."""
+    """Launch parameters for one set of layouts; values that `are_spread` are repeated in memory first."""
 
     selection: Selection
     position_dtype: str
@@ -286,7 +286,7 @@ class Scatter(Indexing):
 
     @property
     def _nothing(self) -> str:
-        """What changes no number that it is added to: zero would make minus zero a zero."""
+        """Identity of addition as a C literal: minus zero for floats, as 0.0 would turn -0.0 into 0.0."""
         dtype = np.dtype(self.output_dtypes[0])
         return literal(-np.zeros((), dtype) if dtype.kind in "fc" else 0, dtype) if self.accumulate else "0"
 

@@ -1,4 +1,4 @@
-"""What an index with arrays selects: NumPy's rules for shapes and axes, without data."""
+"""Selection by an index with arrays: NumPy's rules for shapes and axes, without data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -30,7 +30,7 @@ def _dims(values: Any) -> tuple[int, ...]:
 
 
 class _Indices(Checked):
-    """What both directions share: one kernel over flat arrays.
+    """Base class of both directions: one kernel over flat arrays.
 
     `order`: ``"C"`` or ``"F"``: whether the last or the first dimension changes fastest; `dims`: the struct of the
     dimensions that the kernel gets.

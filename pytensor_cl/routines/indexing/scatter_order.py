@@ -36,7 +36,7 @@ class OrderPlan(NamedTuple):
     length: int
     total: int
     run: int
-    values: tuple[int, ...]  # see `kernels/indexing/scatter_order.mako`: inner, y_count, y_outer, i_step
+    values: tuple[int, ...]  # inner, y_count, y_outer, i_step of `kernels/indexing/scatter_order.mako`
 
 
 def order_source(dtype: str, index_dtype: str, is_checked: bool, combine: str) -> KernelSource:

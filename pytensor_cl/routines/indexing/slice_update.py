@@ -33,7 +33,7 @@ _COMBINE = {"f": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b
 
 
 class _Axis(NamedTuple):
-    """What a slice takes of a dimension, upwards, and the step of the values; `shift` is where they begin."""
+    """Elements of a dimension that a slice takes, in ascending order; `y`, `shift`: step and first of the values."""
 
     start: int
     taken: int

@@ -21,7 +21,7 @@ __all__ = ["TridiagonalFactor", "TridiagonalSolve"]
 
 
 class _Tridiagonal(Routine):
-    """What both routines share."""
+    """Base class of the factorisation and the solver of tridiagonal systems."""
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
         super().__init__(context, schedule)

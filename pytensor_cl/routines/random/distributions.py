@@ -1,4 +1,4 @@
-"""How each distribution takes its numbers from a generator, and what becomes of them."""
+"""Definitions of the distributions: the numbers that they take from a generator, and the formulas for draws."""
 
 from collections.abc import Callable
 from decimal import Decimal, localcontext
@@ -486,7 +486,7 @@ ARRAYS: dict[str, Distribution] = {
 
 
 class CounterVariate(NamedTuple):
-    """How a counter-based generator draws a variate. Each element has a stream of its own.
+    """Variate of a counter-based generator. Each element has a stream of its own.
 
     `draw`: C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``;
     `proper`: C expression that is true for parameters that the kernel can draw from; `needed`: functions of the

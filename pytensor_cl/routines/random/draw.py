@@ -28,7 +28,7 @@ FUNCTIONS = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "po
 
 
 class HostDraw(NamedTuple):
-    """What a routine needs of NumPy's side.
+    """NumPy's side of a draw.
 
     `draw`: called with a Generator, the parameters and the size (None or a tuple): draws on the host and changes the
     Generator; `copy`: from a Generator to one with the same state; None: the Generator itself is changed;

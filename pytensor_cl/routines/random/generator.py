@@ -37,7 +37,7 @@ def _halves(*numbers: int) -> tuple[np.uint64, ...]:
 
 
 class RawSequence(ABC):
-    """Where a Generator is in the sequence of its bit generator. Positions count numbers of 64 bits from there.
+    """Position of a Generator in the sequence of its bit generator. Positions count 64-bit numbers from there.
 
     `generator`: has a bit generator of `GENERATORS`; `name`: what the kernels call the bit generator.
     """

@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """What all batches of a call have in common."""
+    """Data that all batches of a call share."""
 
     sequence: RawSequence
     generator: np.random.Generator
@@ -61,7 +61,7 @@ class _Task(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-    """What is followed at once: from where on, how long a chunk is, how many there are, and what the kernel writes."""
+    """Chunks that one launch follows: first position, length and number of chunks, and the arrays it writes."""
 
     origin: int
     chunk: int

@@ -183,7 +183,7 @@ def after_outermost_stage(problem: Problem, first: Problem, chunks: int) -> Prob
 
 
 class Variant(NamedTuple):
-    """Which kernel runs.
+    """Variant of the kernel.
 
     `pattern`: ``"rows"``: along the reduced run; ``"columns"``: across outer columns; ``"short"``: across them too, one
     vector after another; `unit`: whether vectors are contiguous, or gathered.
@@ -213,7 +213,7 @@ def select_variant(problem: Problem, lanes: int = 0) -> Variant:
 
 
 class Split(NamedTuple):
-    """How the work is shared out.
+    """Split of the work among work-items.
 
     `chunk`, `chunks`: length and number of the chunks of the reduced range; where there are several, a second pass
     follows; `global_size`, `local_size`: the NDRange; `blocks`, `tiles`: on schedule cpu: tasks of a chunk, and tiles

@@ -206,7 +206,7 @@ class Reduction(Routine):
 
     @property
     def accumulator(self) -> dict[str, Any]:
-        """What templates need besides dtypes to make accumulators as this reduction's."""
+        """Arguments for templates that use this reduction's accumulators, without the dtypes of inputs."""
         return {key: self._fixed[key] for key in ("combine", "identity", "acc_dtype", "compensation")}
 
     def _source(self, reduction_pass: _Pass, variant: Variant, index: str) -> KernelSource:

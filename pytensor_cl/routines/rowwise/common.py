@@ -1,4 +1,4 @@
-"""What a routine for functions of rows keeps: arguments of kernels, launches, which kernels there are."""
+"""Shared parts of the routines for functions of rows: kernel arguments, launches, variants."""
 
 from typing import NamedTuple
 
@@ -27,17 +27,18 @@ class Array(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a launch does: bytes of scratch memory and of partial results, what the arrays' offsets need.
+    """Launches for one set of layouts, with the bytes of scratch memory and of partial results.
 
-    That is whether stores go past the cache, then the shift of each array. And what is copied to another layout first.
+    `shifts`: 1 if stores bypass the cache, else 0, then the shift of each array in elements; `pre_transposed`: arrays
+    that are copied to another layout first.
     """
 
     steps: tuple[KernelLaunch, ...]
     scratch: int = 0
     partials: int = 0
     shifts: tuple[int, ...] = ()
-    is_idle: bool = False  # there is no element
-    gathers: bytes | None = None  # of tables whose rows are read where they are
+    is_idle: bool = False  # no array has elements
+    gathers: bytes | None = None  # the struct for tables whose rows are gathered in the kernel
     pre_transposed: tuple[PreTransposed, ...] = ()
 
 

@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 class RowLayouts:
-    """What the shapes of the operands must be, and those of the outputs.
+    """Checks of the operands' shapes, and the shapes of the outputs.
 
     `function`: its operands of kind "value" are no arrays; `ndim`, `axes`: dimensions of a full value, and those along
     rows; `is_dropped`: for each operand and then each output, whether it is a row value that lacks the dimensions along

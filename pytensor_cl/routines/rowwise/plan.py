@@ -230,12 +230,12 @@ def pre_transposed(rows: Rows, pattern: str, candidates: Sequence[int]) -> tuple
 
 
 class Split(NamedTuple):
-    """How the work is shared out.
+    """Split of the work among work-items.
 
     `chunk`, `chunks`: length and number of the chunks of a row; where there are several, there is a launch for each
-    loop; `work_items`: that run tasks on schedule cpu; work-groups per chunk on schedule simt; `blocks`, `tiles`,
-    `width`: tasks of a chunk, of which so many are side by side; rows of each; `is_cached`: whether what a task reads
-    is still in the cache in its next loop; `threads_per_row`, `lane_stride`, `row_stride`: on schedule simt: work-items
+    loop; `work_items`: work-items on schedule cpu, work-groups per chunk on schedule simt; `blocks`: tasks of a
+    chunk; `tiles`: tasks side by side; `width`: rows of a task; `is_cached`: whether the input of a task is still in
+    the cache in its next loop; `threads_per_row`, `lane_stride`, `row_stride`: on schedule simt: work-items
     of a row, and how far apart in their group are two of them, and two of neighbouring rows.
     """
 

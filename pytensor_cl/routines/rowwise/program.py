@@ -1,4 +1,4 @@
-"""What a row kernel computes, loop by loop, and the OpenCL C of it: text without a device.
+"""The loops of a row kernel and their OpenCL C: text without a device.
 
 A row function has values of two kinds, full ones (an element for each position of a row) and row ones (an
 element for each row). A reduction makes a row value of a full one, and ends a loop over the row: full values
@@ -130,7 +130,7 @@ class RowFunction:
 
     @property
     def row_cost(self) -> int:
-        """What the row values cost together, but for reductions."""
+        """Cost of all row values, without reductions."""
         kinds = self.kinds[len(self.operands) :]
         return sum(s.cost for s, kind in zip(self.steps, kinds, strict=True) if kind == "row" and isinstance(s, Map))
 
@@ -186,13 +186,13 @@ class RowPass(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done for the elements of a row."""
+        """Whether the loop does nothing for the elements of a row."""
         return not self.totals and not self.writes
 
 
 @dataclass
 class _LoopNeeds:
-    """What a loop needs, before it is written."""
+    """Needs of a loop: values to read, compute, reload and spill, collected before its text is written."""
 
     reads: dict[int, None] = field(default_factory=dict)
     computes: set[int] = field(default_factory=set)

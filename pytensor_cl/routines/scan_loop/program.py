@@ -1,4 +1,4 @@
-"""What a loop over time reads, computes in each step, and writes."""
+"""Description of a loop over time: the arrays it reads, the code of a step, the arrays it writes."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -38,7 +38,7 @@ TIME = Dim("time")
 class LoopArray(NamedTuple):
     """An array that a loop reads, writes, or both."""
 
-    role: str  # one of the constants above
+    role: str  # role of the array: one of the constants above
     dtype: str
     dims: tuple[Dim, ...] = ()  # dimensions of the input array; none for OUTPUT, whose input is the number of rows
     out_dims: tuple[Dim, ...] = ()  # Dimensions of the output array. Its core dimensions are those of the input.
@@ -46,10 +46,10 @@ class LoopArray(NamedTuple):
     # for each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it is
     taps: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()  # numbers k of the step's outputs ``y<k>_<element>`` that it takes
-    write_taps: tuple[int, ...] = ()  # of a SUM: how many rows after row t each of them is
+    write_taps: tuple[int, ...] = ()  # offset of each write after row t, for role SUM, in rows
     # of a STATE: whether the input has the initial values only, and another input states the number of rows
     has_rows: bool = False
-    kept: int | None = None  # how many of the last rows the output has, at most; None is all
+    kept: int | None = None  # the most rows, counted from the last, that the output has; None: all
 
     @property
     def core(self) -> tuple[int, ...]:

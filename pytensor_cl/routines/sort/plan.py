@@ -1,4 +1,4 @@
-"""How rows are sorted: keys that are compared as unsigned integers, and the choice between networks and radix sort."""
+"""Plan of a sort: keys compared as unsigned integers, and the choice between networks and radix sort."""
 
 from collections.abc import Sequence
 from functools import cache

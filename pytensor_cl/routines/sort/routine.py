@@ -22,7 +22,7 @@ __all__ = ["ArgSort", "Sort"]
 
 
 class _Digits(NamedTuple):
-    """How a radix sort cuts keys: bits per digit, number of digits, and the C type that counts elements."""
+    """Digits of a radix sort: bits per digit, number of digits, and the C type that counts elements."""
 
     bits: int
     passes: int
@@ -30,7 +30,7 @@ class _Digits(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is to be launched, all but buffers and the arrays' offsets; no kernels where there is nothing to do."""
+    """Launch parameters without buffers and the arrays' offsets; no kernels where there is nothing to do."""
 
     kernels: tuple[Kernel, ...]
     problem: Problem

@@ -1,4 +1,4 @@
-"""Where values belong in sorted rows."""
+"""Binary search of values in sorted rows, as `numpy.searchsorted`."""
 
 from collections.abc import Sequence
 from functools import cache, partial

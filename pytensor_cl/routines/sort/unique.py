@@ -1,4 +1,4 @@
-"""Which values, or slices, occur in an array."""
+"""Distinct values, or slices, of an array, as `numpy.unique`."""
 
 from math import prod
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ __all__ = ["Unique"]
 
 
 class _Parts(NamedTuple):
-    """What numbers a run of values: kernels, and the sums of the marks."""
+    """Parts that number runs of equal values: the kernels, and the cumulative sum of the marks."""
 
     sums: CumOp
     values: KernelSource

@@ -31,7 +31,7 @@ def programs_folder(cache_dir: str | None) -> Path:
 
 
 def _is_wanted(device: "cl.Device") -> bool:
-    """Whether the driver has no cache of its own, according to pyopencl, and caches are not disabled by the user."""
+    """Return whether to cache binaries: pyopencl knows of no cache of the driver's, and the user disabled none."""
     from pyopencl.characterize import has_src_build_cache  # loads the driver
 
     refused = os.environ.get("PYOPENCL_NO_CACHE", "").lower() in ("1", "true", "yes", "on", "y", "t")

@@ -1,1 +1,1 @@
-"""What a driver can do: probes, their results, the self-check."""
+"""Features of a driver: probes, their results, the self-check."""

@@ -1,4 +1,4 @@
-"""What a device's driver can do besides the least that kernels need, and where the results are stored.
+"""Optional features of a device's driver, and the file that stores them.
 
 `self_check` probes a device with small kernels. The results are kept in the user's cache folder, in one file for each
 device, driver and version of the probes, so that each device is probed once.
@@ -122,7 +122,7 @@ def probes_digest() -> str:
 
 
 class FeatureFile:
-    """Where the features of a device are stored.
+    """File that stores the features of a device.
 
     `identity`: texts that identify the device, its driver and their versions; `folder`: the package's cache folder;
     None is the user's.

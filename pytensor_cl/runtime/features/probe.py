@@ -1,4 +1,4 @@
-"""What a probe is, what it runs on, and what it returns."""
+"""Types for probes: the probe, the device that it runs on, and its result."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

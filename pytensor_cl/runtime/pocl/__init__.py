@@ -1,1 +1,1 @@
-"""What relies on the insides of PoCL: outlined kernels, batches, worker threads, affinity."""
+"""Code that relies on the insides of PoCL: outlined kernels, batches, worker threads, affinity."""

@@ -95,7 +95,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_pocls(name: str) -> bool:
-    """Whether a name is that of a folder of PoCL's cache: two letters of a digest. A setting may name any folder."""
+    """Return whether a folder's name is one of PoCL's: two letters of a digest. A setting may name any folder."""
     return len(name) == 2 and all("A" <= letter <= "P" for letter in name)
 
 

@@ -39,7 +39,7 @@ class PoclQueueHooks(DefaultQueueHooks):
 
 
 class PoclContextHooks:
-    """What the runtime does for one context on PoCL.
+    """Hooks of PoCL for one context.
 
     `device`: the pyopencl device.
     """
@@ -75,7 +75,7 @@ class PoclContextHooks:
 
 
 class PoclHooks:
-    """What the runtime does for PoCL."""
+    """Hooks of PoCL."""
 
     name = "PoCL"
 

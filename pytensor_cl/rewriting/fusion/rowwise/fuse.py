@@ -28,7 +28,7 @@ ROW_VALUE_COST = 10
 
 
 class _Reachability:
-    """Which nodes depend on which, as sets of bits. A merged group counts as one node."""
+    """Ancestors and descendants of each node, as sets of bits; a merged group counts as one node."""
 
     def __init__(self, order: list[Apply]) -> None:
         self.order = order
