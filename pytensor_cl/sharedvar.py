@@ -72,7 +72,7 @@ class DeviceCell(list):
         self._dtype = dtype
         self._host: Any = None
         self.devices: dict[str, GpuArray] = {}
-        self._used = False  # by a function of mode OPENCL
+        self._used = False  # whether a function of mode OPENCL has it
         self._is_referenced = True  # whether other code may refer to the host array
 
     def __getitem__(self, index: Any) -> Any:

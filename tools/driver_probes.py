@@ -52,7 +52,7 @@ class Result:
     number: int  # index in `PROBES`
     state: str  # `RIGHT`, `WRONG`, `RAISED` or `CRASHED`
     is_on_device: bool  # whether the device computed it
-    text: str = ""  # what is wrong, or why it is on the host
+    text: str = ""  # error, or reason for the host
 
 
 @singledispatch

@@ -15,7 +15,7 @@ from mpmath import atan, erf, erfc, log, mp, mpf, sqrt, tanh
 from pytensor_cl.codegen.coefficients.register_tables import ERF_LAST, ERFC_LAST, ERFC_QUADRATIC, linear
 
 SEARCH = 3000  # numbers on each side of the middle that are tried
-SHARE = 0.05  # of an interval: how far they are
+SHARE = 0.05  # distance as a share of an interval
 DIGITS = {"float32": 9, "float64": 17}
 
 Interval = tuple[float, float]

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OpenCLError as error:
         print(f"pytensor-cl {options.command}: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # of `devices | head`, for instance
+    except BrokenPipeError:  # the reader has ended, as in `devices | head`
         if command == "run":
             raise  # the script's own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails to flush at its end

@@ -37,7 +37,7 @@ def user_folder() -> Path:
         folder = platformdirs.user_cache_path()
     except RuntimeError:  # a user without a name and a home, as containers may have
         return nowhere
-    return nowhere if folder.parts[:1] == ("~",) else folder  # what older versions of platformdirs return
+    return nowhere if folder.parts[:1] == ("~",) else folder  # older versions of platformdirs return "~/..."
 
 
 def default_folder(cache_dir: str | Path | None = None) -> Path:

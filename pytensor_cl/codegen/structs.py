@@ -27,7 +27,7 @@ _CODES = {
     "ulong": "Q",
     "float": "f",
     "double": "d",
-}  # of the module struct, with standard sizes
+}  # format characters of the module struct, with standard sizes
 _PAIRS = {"float2": "float", "double2": "double"}  # complex numbers
 _LINE = 110  # characters of a line of a typedef
 

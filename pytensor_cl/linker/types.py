@@ -93,14 +93,14 @@ class StepProgram(NamedTuple):
     nodes: Sequence[Apply]  # in the order of execution
     thunks: Sequence[Thunk]
     storage: dict[Variable, Cell]
-    routines: Mapping[Apply, Routine]  # of each device node
+    routines: Mapping[Apply, Routine]  # routine of each device node
     contexts: Sequence[str]
     inputs: Sequence[Variable]
     updates: Mapping[Variable, int]  # inputs that a call replaces, and indices of the new values among the results
-    results: Sequence[Cell]  # what a call returns
-    exclusive_downloads: Collection[Apply]  # after which nothing reads the device array: the host may get its memory
+    results: Sequence[Cell]  # cells of the values that a call returns
+    exclusive_downloads: Collection[Apply]  # last readers of a device array: the host may get its memory
     checks_at_end: bool  # whether kernels report errors in the data, which are read at the end of a call
-    importers: Mapping[Variable, HostImporter]  # of arguments that the device may read in place
+    importers: Mapping[Variable, HostImporter]  # importers of arguments that the device may read in place
     first: int = 0  # index of the first node among all nodes of the function
 
     def run(self, vm: StepRunner, before: Callable[[int], None], after: Callable[[int], None]) -> None:

@@ -15,7 +15,7 @@ from pytensor_cl.runtime.context import Context
 
 __all__ = ["Peak", "measure_peak"]
 
-BYTES = 64 << 20  # of each of the two arrays: more than caches hold
+BYTES = 64 << 20  # bytes of each of the two arrays: more than caches hold
 CHAINS = {"cpu": 12, "simt": 8}  # independent sums that hide the latency of an addition
 COUNT = 1 << 14  # steps of each
 ITEMS = {"cpu": 4, "simt": 2048}  # work-items per compute unit

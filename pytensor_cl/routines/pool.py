@@ -32,7 +32,7 @@ ROWS = {
 }  # variants that keep rows of windows
 _PLACES = {"int": "int32", "long": "int64"}
 _TEMPLATES = dict.fromkeys(("max_grad", "average_grad"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
-_MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # what vectors of so many bytes an element compare to
+_MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # bytes of an element: type of a comparison's result
 
 
 class Window(NamedTuple):

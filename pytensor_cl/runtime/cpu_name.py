@@ -38,9 +38,9 @@ _AVX512_NAMES = (
     "knl",
     "knm",
 )
-_STRUCTURE_BYTES = 1024  # of PoCL 3.0; the structure of the next device follows
+_STRUCTURE_BYTES = 1024  # size of the structure in PoCL 3.0; that of the next device follows
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps the pointer until the process ends
-_named: dict[int, str] = {}  # by the device's address
+_named: dict[int, str] = {}  # keys: addresses of devices
 
 
 def _instruction_sets() -> frozenset[str]:

@@ -67,7 +67,7 @@ def reraising_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
         yield
     except Exception as error:
-        if handler.raised is not None:  # which is why a compiler has failed
+        if handler.raised is not None:  # the interrupt made a compiler fail
             raise handler.raised from error
         raise
     finally:

@@ -42,7 +42,7 @@ class LaunchCapture:
         self.is_on = False
         self.launches: list[Launch] = []
         self.unsupported = ""
-        self._allocations: dict[int, CapturedAllocation] = {}  # by handle of the buffer
+        self._allocations: dict[int, CapturedAllocation] = {}  # keys: handles of buffers
         self._thread = get_ident()
         self._count = 0
 

@@ -147,7 +147,7 @@ class ProgramCache:
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self._structs = StructBuffers(context) if structs_by_reference else None
-        self._struct_places: dict[str, frozenset[int]] = {}  # by the kernel function's name
+        self._struct_places: dict[str, frozenset[int]] = {}  # keys: names of kernel functions
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
         """Build all kernels that are not there yet as one program: a build costs the same for one kernel as for many.

@@ -50,7 +50,7 @@ def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
     array.finish()
     if array.queue is not None:
         array.queue.finish()
-    held = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # of no pool: the mappings keep a pool's buffers
+    held = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # not of a pool: mappings keep a pool's buffers
     strides = tuple(step // dtype.itemsize for step in array.strides)
     layout = Layout(tuple(array.shape), strides, array.offset // dtype.itemsize)
     value = _Borrowed(context, held, dtype, layout)

@@ -175,7 +175,7 @@ class Queue:
         """Wait until every command has run."""
         self._note_unsupported("a wait")
         used = self._used_by_now()
-        submitted = self._submitted  # what other threads enqueue meanwhile stays pending
+        submitted = self._submitted  # commands that other threads enqueue meanwhile stay pending
         self.finish_raw()
         self._completed = submitted
         self._release(used)

@@ -49,7 +49,7 @@ class _Registry:
     settings: Callable[[], Settings] = Settings  # called for the settings of a context when it is opened
     overrides: dict[str, Any] = field(default_factory=dict)  # settings that replace those
     unusable: dict[str, UnusableDevice] = field(default_factory=dict)  # why contexts cannot be opened, by name
-    flag_error: str = ""  # what is wrong with the flags that define contexts
+    flag_error: str = ""  # error in the flags that define contexts; empty if there is none
     lock: Any = field(default_factory=Lock)  # held while a context is opened
 
 

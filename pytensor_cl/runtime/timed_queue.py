@@ -114,7 +114,7 @@ class _ProfilingQueue(Queue):
 
 
 _REPLACED = ("handle", "launch", "write", "read", "copy")
-_queues: dict[Context, _ProfilingQueue] = {}  # of contexts that were timed before
+_queues: dict[Context, _ProfilingQueue] = {}  # queues of contexts that were timed before
 
 
 def _order_after(first: "cl.CommandQueue", then: "cl.CommandQueue") -> None:

@@ -60,7 +60,7 @@ class Cells(NamedTuple):
     """The elements of a variable."""
 
     values: np.ndarray  # object array of expressions, with length one along axes
-    tags: Tags  # per dimension the number of its axis; None if its elements are separate expressions
+    tags: Tags  # axis of each dimension; None if its elements are separate expressions
 
     @property
     def has_axes(self) -> bool:

@@ -40,8 +40,8 @@ from tools.compile_tables.report import page, summary
 
 WORK = ROOT / "build" / "compile-tables"
 QUICK = ("sm_80", "gfx90a", "front-end")
-SHARE = 4  # of the tests of routines, in a quick run: one in so many
-SAMPLE = 3  # of the texts, likewise
+SHARE = 4  # a quick run takes one in this many of the tests of routines
+SAMPLE = 3  # and one in this many of the texts
 
 
 def _parse() -> argparse.Namespace:

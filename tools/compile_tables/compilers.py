@@ -23,7 +23,7 @@ _SPIRV = "15"  # the newest translator that Debian 12 has
 _HEADERS = ("-Xclang", "-finclude-default-header", "-Xclang", "-fdeclare-opencl-builtins")
 _LIBDEVICE = "libdevice.10.bc"
 _LIBRARIES = {"NVIDIA": ("nvptx64--nvidiacl.bc", _LIBDEVICE), "AMD": ("amdgcn--amdhsa.bc",)}
-_REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # as runtime/compilation/variants.py does for NVIDIA's driver
+_REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # see runtime/compilation/variants.py
 
 
 @dataclass
@@ -264,6 +264,6 @@ def _front_end(source: Path, _text: str, _target: str, options: Sequence[str]) -
     where = ("-target", "spir64-unknown-unknown")
     said = _run("clang", "-x", "cl", *_HEADERS, *where, *options, "-fsyntax-only", str(source))
     doubles = [line for line in said.splitlines() if "double precision constant" in line]
-    if doubles:  # for clang a warning, for other compilers an error
+    if doubles:  # clang only warns of these, other compilers fail
         raise _Failed("\n".join(doubles[:10]))
     return {}

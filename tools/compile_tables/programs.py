@@ -19,7 +19,7 @@ _REQUIRED = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)[^;{]*?\
 _DIGEST = re.compile(r"_[0-9a-f]{12}")
 _DIRECT = ("tests/routines/", "tests/scalar/")  # tests that make routines themselves
 _DOUBLES = re.compile(r"__global (?:const )?double|\(\s*const double\b|\bconst double (?:i\d|one\b)")
-_WRONG = re.compile(r"= nonsense;")  # what tests of error messages compile
+_WRONG = re.compile(r"= nonsense;")  # text of the tests of error messages
 TESTS = ("routines", "ops", "nn", "linker", "rewriting", "differential", "scalar",
          "test_coverage.py", "test_sharedvar.py")  # fmt: skip
 """The rest of the tests launches no kernels of GPUs that these do not."""

@@ -61,7 +61,7 @@ def _benchmark_rows(
         for name in names[program.name] if program.benchmarks else ():
             found = [results.kernels.get((t, name)) for t in targets]
             if name not in groups:
-                continue  # of another variant: no benchmark launches it
+                continue  # another variant: no benchmark launches it
             group = groups[name]
             local = max((k.local for k in found if k), default=0)
             label = program.family + name.removeprefix(program.name)

@@ -28,7 +28,7 @@ __all__ = ["Count", "parse_counts"]
 
 WORK = ROOT / "build" / "compile-tables"
 WORST = 1.3
-LLVM = "14"  # of Debian 12's Oclgrind
+LLVM = "14"  # version of LLVM of Debian 12's Oclgrind
 _DIGEST = re.compile(r"_[0-9a-f]{12}")
 _SMALL = 0.001
 _DRAWS = 3000
@@ -66,7 +66,7 @@ def _workloads() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the workloads of the benchmarks."""
     import pytensor
 
-    workloads = benchmark("workloads").WORKLOADS  # which the worker imports
+    workloads = benchmark("workloads").WORKLOADS  # the worker imports the same
     backend = benchmark("worker").PyTensor("")
     pytensor.config.opencl__placement = "device"
     for workload in workloads:

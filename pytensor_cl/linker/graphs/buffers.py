@@ -25,7 +25,7 @@ class BufferBinding:
     __slots__ = ("_setters", "arguments", "array_ref", "buffer")
 
     def __init__(self) -> None:
-        self.buffer: Any = None  # of this call; None between two calls
+        self.buffer: Any = None  # buffer of this call; None between two calls
         self.arguments: list[tuple[BoundKernel, int]] = []
         self.array_ref: Callable[[], GpuArray | None] = no_array  # weak, to the array that was bound last
         self._setters: list[tuple[Callable[[int, Any], None], int]] = []

@@ -72,7 +72,7 @@ class _GraphBuilder:
         self._keep: list[Any] = []  # buffers that the launch sequences must keep
         self._constants: dict[int, int] = {}  # handles of buffers that stay the same, and their bytes
         self._arguments: list[ArgumentBinding] = []
-        self._read_as_arrays: set[BufferBinding] = set()  # by other readers than kernels
+        self._read_as_arrays: set[BufferBinding] = set()  # bindings that steps read as arrays
         self._sequence_builder: SequenceBuilder = self._choose_sequence_builder()
         # A result must not be a staged copy of an argument, which is gone after the call.
         self._returned = {trace.owner_of(trace.locations[v].memory) for _, v in program.device_results()}
@@ -196,7 +196,7 @@ class _GraphBuilder:
                     self._add_step(at, _constant_step(cell, self._trace.values[variable]))
             return
         if any(getattr(v.type, "ndim", 1) for v in node.outputs):
-            self._submit()  # what takes long runs while the device computes
+            self._submit()  # submit now, so that the device computes during the long step
         self._add_step(at, program.thunks[at])
         self._add_guards(at, node)
 

@@ -49,7 +49,7 @@ class BufferDonation:
     """An update that is written to the memory of the old value, if nothing else refers to the old value."""
 
     def __init__(self, context: Context, location: ArrayLocation, out: Cell, holders: int) -> None:
-        self._context, self._location = context, location  # of the new value
+        self._context, self._location = context, location  # location: array of the new value
         self._out = out
         array_count, buffer_count = _COUNTS_OF_ONE_CELL
         self._expected_counts = array_count + holders - 1, buffer_count  # `holders` cells refer to the old value

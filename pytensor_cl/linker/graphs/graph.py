@@ -63,7 +63,7 @@ class CapturedGraph:
         self.steps = [(at, step.thunk() if isinstance(step, SequenceStep) else step) for at, step in steps]  # at: node
         self.parameters = parameters
         self.memory = memory
-        self.sync_count = sync_count  # how often a replay waits for the device
+        self.sync_count = sync_count  # number of waits for the device in a replay
         self.donations = list(plan.donations.values())
         self._outputs = plan.outputs
         self._results = results  # cells of device arrays that a call returns, and what makes the arrays
@@ -196,7 +196,7 @@ class UploadSource:
     source: Cell
     out: Cell
     thunk: Thunk
-    location: ArrayLocation  # of the device array in the captured call
+    location: ArrayLocation  # location of the device array in the captured call
     may_stage: bool  # whether small values may be copied to host memory that kernels read, instead of a device buffer
 
 

@@ -69,9 +69,9 @@ class MemoryUse:
     """The device memory of a replay, in bytes."""
 
     plan: MemoryPlan = field(default_factory=MemoryPlan)
-    arguments: int = 0  # and shared variables
-    constants: int = 0  # and tables
-    outputs: int = 0  # which each call allocates
+    arguments: int = 0  # arguments and shared variables
+    constants: int = 0  # constants and tables
+    outputs: int = 0  # outputs, which each call allocates
 
     @property
     def peak(self) -> int:
@@ -152,7 +152,7 @@ def _assign(allocations: Sequence[Allocation], order: Sequence[int], alignment: 
 def _smallest_gap(offsets: np.ndarray, ends: np.ndarray, nbytes: int) -> int:
     """Return the begin of the smallest gap of at least `nbytes` bytes between ranges, which are in any order."""
     order = offsets.argsort()
-    begins = np.zeros(len(order) + 1, np.int64)  # of the gaps; the last entry is the end of the last range
+    begins = np.zeros(len(order) + 1, np.int64)  # begins of the gaps; the last entry is the end of the last range
     np.maximum.accumulate(ends[order], out=begins[1:])
     free = offsets[order] - begins[:-1]
     fits = np.flatnonzero(free >= nbytes)

@@ -26,10 +26,10 @@ class GraphPlan:
     """The memory of each allocation, and the host nodes that a replay runs."""
 
     live_host_nodes: set[Apply]
-    assigned: dict[int, BufferBinding] = field(default_factory=dict)  # by the number of the allocation
-    donations: dict[Variable, BufferDonation] = field(default_factory=dict)  # by the new value
-    donated: dict[Variable, BufferDonation] = field(default_factory=dict)  # by the old value
-    outputs: list[tuple[BufferBinding, int]] = field(default_factory=list)  # that each call allocates, and their bytes
+    assigned: dict[int, BufferBinding] = field(default_factory=dict)  # keys: numbers of allocations
+    donations: dict[Variable, BufferDonation] = field(default_factory=dict)  # keys: new values
+    donated: dict[Variable, BufferDonation] = field(default_factory=dict)  # keys: old values
+    outputs: list[tuple[BufferBinding, int]] = field(default_factory=list)  # allocated by each call; sizes in bytes
     exported: set[int] = field(default_factory=set)  # numbers of allocations whose memory becomes the host's
     arena: list[ArenaBinding] = field(default_factory=list)
     memory: MemoryPlan = field(default_factory=MemoryPlan)

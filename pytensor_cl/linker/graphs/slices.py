@@ -58,7 +58,7 @@ class SliceBinding:
         self._source_layout = source_layout
         self._itemsize, self._alignment = itemsize, alignment
         self._sub_buffers: dict[int, Any] = {}
-        self._bound_offset = -1  # of the sub-buffer that kernels have
+        self._bound_offset = -1  # byte offset of the sub-buffer that kernels have; -1: none
         self._array_ref: Callable[[], GpuArray | None] = lambda: None
 
     def locate(self, routine: Any, indices: Sequence[Any]) -> tuple[int, Layout]:

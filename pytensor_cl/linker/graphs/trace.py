@@ -39,16 +39,16 @@ class Trace:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.failure: CaptureFailure | None = None
-        self.launches: list[list[Launch]] = []  # of each node
-        self.locations: dict[Variable, ArrayLocation] = {}  # of the device variables
-        self.bindings: list[BufferBinding] = []  # of inputs, shared variables and slices
-        self.aliases: set[Variable] = set()  # whose memory is that of another input
+        self.launches: list[list[Launch]] = []  # kernel launches of each node
+        self.locations: dict[Variable, ArrayLocation] = {}  # places of the device variables
+        self.bindings: list[BufferBinding] = []  # buffers of inputs, shared variables and slices
+        self.aliases: set[Variable] = set()  # variables in the memory of another input
         self.parameters = GraphParameters()
-        # Host values. Those of the arguments, and of what the device reads in the host's memory, may be gone when the
-        # graph is built.
-        self.values: dict[Variable, Any] = {}  # that are the same in each replay, or must be
-        self.arguments: dict[Variable, Any] = {}  # with which the call began, if it has slices
-        self.imported: set[Variable] = set()  # that the device reads in their own memory
+        # Host values. Those of the arguments, and those that the device reads in the host's memory, may be gone when
+        # the graph is built.
+        self.values: dict[Variable, Any] = {}  # values that are, or must be, the same in each replay
+        self.arguments: dict[Variable, Any] = {}  # arguments at the start of a call with slices
+        self.imported: set[Variable] = set()  # host arrays that the device reads in place
         self._by_handle: dict[int, BufferBinding] = {}
         self._wholes: dict[BufferBinding, BufferBinding] = {}  # slices to the buffers that they are parts of
         self._pinned: dict[int, GpuArray] = {}  # arrays whose handles must not be used again

@@ -24,7 +24,7 @@ class GraphFacts:
         self.device_updates = self._find_device_updates(on_device)
         # The nodes that run: a download that only shared variables read does not.
         self.nodes = [n for n in nodes if self._is_read(n)]
-        self._kept = {*keep, *self.device_updates.values()}  # whose storage is visible to the user after the call
+        self._kept = {*keep, *self.device_updates.values()}  # variables that the user can see after the call
         self._position = {node: at for at, node in enumerate(self.nodes)}
         self._last_mutation = {v: at for at, node in enumerate(self.nodes) for v in mutated_inputs([node])}
         self._last_download = {

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 WIDEST = 100  # characters of a cell
-SHOWN = 5  # of the largest intermediate results
+SHOWN = 5  # number of the largest intermediate results in the report
 TRANSFERS = (GpuFromHost, HostFromGpu, GpuToGpu)
 
 

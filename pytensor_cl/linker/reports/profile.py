@@ -22,7 +22,7 @@ from pytensor_cl.runtime.timed_queue import COPY, DOWNLOAD, KERNEL, UPLOAD, Comm
 
 __all__ = ["NodeTime", "Profile", "TimeBreakdown", "profile"]
 
-UPLOADS = (GpuFromHost, GpuToGpu)  # and copies between devices
+UPLOADS = (GpuFromHost, GpuToGpu)  # Ops with transfers to a device, and between devices
 TRANSFERS = (*UPLOADS, HostFromGpu)
 PENDING = 20_000
 """Steps after which time stamps are read, so that the driver can free them."""
@@ -230,7 +230,7 @@ class Profile:
         shapes = step.shapes[: len(node.inputs)], step.shapes[len(node.inputs) :]
         entry.calls += 1
         entry.host_seconds += 1e-9 * (step.end - step.start)
-        if isinstance(node.op, HostFromGpu):  # by a command, or by reading the device's memory
+        if isinstance(node.op, HostFromGpu):  # a transfer, also where the host reads the device's memory
             entry.nbytes += bytes_moved(node, *shapes) // 2
         if getattr(node.op, "is_compute", False):
             entry.nbytes += bytes_moved(node, *shapes)

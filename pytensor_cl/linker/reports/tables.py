@@ -16,7 +16,7 @@ class Table(NamedTuple):
     """Rows of text. The first column is aligned to the left, and so are others that have words in them."""
 
     head: Sequence[str]  # names of the columns
-    rows: Sequence[Sequence[str]]  # as many cells in each as there are columns
+    rows: Sequence[Sequence[str]]  # rows of cells, one for each column
 
 
 def _is_number(cell: str) -> bool:

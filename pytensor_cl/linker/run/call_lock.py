@@ -108,7 +108,7 @@ class CallLock:
 class CallLocks:
     """The locks of a function of several shared variables that other functions with different locks update."""
 
-    held = True  # so that each call runs `wait`
+    held = True  # always true, so that each call runs `wait`
     waiting = ()
 
     def __init__(self, locks: Sequence[CallLock]) -> None:
@@ -178,12 +178,12 @@ class _CellLock:
     __slots__ = ("__weakref__", "lock", "machines")
 
     def __init__(self) -> None:
-        self.lock: CallLock | None = None  # of the functions that update it; None if there is none
-        self.machines: WeakSet[Any] = WeakSet()  # of all functions that have it
+        self.lock: CallLock | None = None  # lock of the functions that update the cell; None if there is none
+        self.machines: WeakSet[Any] = WeakSet()  # virtual machines of all functions with the cell
 
 
 _locks: WeakSet[CallLock] = WeakSet()
-_cell_locks: WeakValueDictionary[int, _CellLock] = WeakValueDictionary()  # by the id of the cell
+_cell_locks: WeakValueDictionary[int, _CellLock] = WeakValueDictionary()  # keys: id() of the cell
 _creation = RLock()
 
 
@@ -219,7 +219,7 @@ def _choose_lock(machine: Any) -> None:
     if not locks:
         return
     for lock in mine.locks:
-        if lock.held:  # by a call, which others still have to wait for
+        if lock.held:  # a call holds the lock: others must wait for it
             locks[id(lock)] = lock
     chosen = [locks[key] for key in sorted(locks)]
     if list(mine.locks) != chosen:

@@ -27,7 +27,7 @@ __all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
 
 MAX_CHECKED = 1 << 16
 """Nodes that may report errors. The higher bits of a record's number are the node in the steps of a loop."""
-_BROADCAST = "Could not broadcast dimensions"  # what PyTensor's own assertions on shapes say
+_BROADCAST = "Could not broadcast dimensions"  # part of the message of PyTensor's assertions on shapes
 
 _NEGATIVE_LENGTH = "negative dimensions"  # "are not allowed" in NumPy's message, "not allowed" in NUMBA's
 _NO_LENGTH = ("division by zero", "float division by zero", "Maximum allowed size exceeded", "arange: ")
@@ -46,7 +46,7 @@ class ShapeRecorder:
 
     def __init__(self, thunk: Thunk, cells: Sequence[Cell]) -> None:
         self._thunk, self._cells = thunk, cells
-        self.shapes: list[tuple[int, ...] | None] = []  # in the last call that ran step by step
+        self.shapes: list[tuple[int, ...] | None] = []  # shapes in the last call that ran step by step
 
     def __call__(self) -> None:
         """Run the step."""
@@ -166,7 +166,7 @@ class NodeErrors:
         """Re-raise the current exception with a note that names the node; empty the cells of what was computed."""
         error = sys.exception()
         assert error is not None
-        is_from_branch = isinstance(error, BroadcastError)  # of a conditional, which has added the note
+        is_from_branch = isinstance(error, BroadcastError)  # the branch of a conditional has added the note
         if isinstance(error, AssertionError) and not is_from_branch and str(error).startswith(_BROADCAST):
             error = BroadcastError(*error.args).with_traceback(error.__traceback__)
         elif isinstance(error, TypeError | AttributeError) and (text := self._untyped_argument(at)):

@@ -54,7 +54,7 @@ class GraphCache:
         self.unsupported_reason = "" if len(program.contexts) < 2 else "it runs on several devices"
         self.replay_count = 0
         self.too_large_reason = ""  # why the last calls had no signature: a value is too large to be part of one
-        self.problem = ""  # what failed when a signature was made, although the call was right: a defect
+        self.problem = ""  # error while a signature was made for a valid call: a defect
         self._context: Context | None = None  # None until the first call
         self._values = HostValues()
         self._slices: DynamicSlices | None = None
@@ -62,9 +62,9 @@ class GraphCache:
         self._mutable_rngs: list[Cell] = []  # random generators that calls change in place
         # Captured graphs, in the order of their last use, and what is known of signatures
         self._graphs: dict[Any, CapturedGraph] = {}
-        self._lookups: dict[Any, Lookup] = {}  # of calls whose slices begin elsewhere
+        self._lookups: dict[Any, Lookup] = {}  # look-ups for calls with slices at other offsets
         self._last: tuple[Any, Lookup] | None = None
-        self._warmup_key: Any = None  # what this call has in common with those that one graph serves
+        self._warmup_key: Any = None  # key shared by all calls that one graph serves
         self._warmup_counts: dict[Any, int] = {}
         self._capture_attempts = MAX_CAPTURE_ATTEMPTS
         # Of this call
@@ -221,7 +221,7 @@ class GraphCache:
             self._warmup_counts.clear()
         self._warmup_counts[self._warmup_key] = count + 1
         if not count and self._context is not None:
-            self._context.queue.expect_long_wait()  # how long the device takes for these shapes is not known
+            self._context.queue.expect_long_wait()  # the device's time for these shapes is not known
         return count >= WARMUP_CALLS
 
     def _note_guard_failure(self, graph: CapturedGraph) -> None:
@@ -280,8 +280,8 @@ class _SignatureReader:
         self._specialised = [peeking(program.storage[v]) for v in values.specialised]
         self._indices = [peeking(program.storage[v]) for v in values.index_inputs]
         self._device = context.name
-        self._shapes: list[Cell] = []  # of arguments: their shapes are parts
-        self._shared: list[DeviceCell] = []  # of shared variables: their layouts on the device are
+        self._shapes: list[Cell] = []  # cells of arguments: the signature has their shapes
+        self._shared: list[DeviceCell] = []  # cells of shared variables: it has their layouts
         self._others: list[Callable[[], Any]] = []  # return the parts of other inputs
         for variable in program.inputs:
             is_array = isinstance(variable.type, TensorType) or context_of(variable)

@@ -25,7 +25,7 @@ class TimedStep(NamedTuple):
     node: int  # index in the order of execution
     start: int
     end: int
-    shapes: Shapes  # of inputs and outputs
+    shapes: Shapes  # shapes of inputs and outputs
 
 
 class TimedCall:

@@ -27,7 +27,7 @@ class LinkedGraph:
     fgraph: FunctionGraph
     program: StepProgram
     input_storage: Sequence[Cell]
-    free_after: Sequence[Sequence[Cell]]  # for each node the cells that are emptied after it: nothing reads them later
+    free_after: Sequence[Sequence[Cell]]  # cells to empty after each node: nothing reads them later
     allow_gc: bool  # whether PyTensor empties the cells of inputs and outputs after a call
     mutable_rngs: Sequence[Cell]  # random generators that a call changes in place
     monitor: ErrorMonitor
@@ -52,7 +52,7 @@ class OpenCLVM:
         # What a call of the function takes, and the locks of its shared variables; `call_lock.assign_lock` sets both.
         self.call_lock: Any = None
         self.cell_locks: list[Any] = []
-        self.copy_for_nested_calls: Any = None  # of the function, once a call has called it
+        self.copy_for_nested_calls: Any = None  # copy of the function, made by its first nested call
         self.executor = GraphExecutor(program)
         self.mutable_rngs = list(linked.mutable_rngs)
         self._last_timed_call: TimedCall | None = None

@@ -77,7 +77,7 @@ class HostFunction(Backend):
     """
 
     warmup_calls = 2
-    function_name: str | None = None  # for messages
+    function_name: str | None = None  # name of the function in messages
 
     def __init__(
         self, copy: HostGraph, cells: Sequence[Cell], outputs: Sequence[Cell], compiled_before: CompiledBefore
@@ -179,7 +179,7 @@ class NumbaFunction(HostFunction):
         function, graph = compile_with_numba(self._wanted(self._copy.with_guards()), self._copy.mode, rngs, scattered)
         cells, given, generators = self._cells, self._given, [self._cells[i] for i in rngs]
         self._compile_for_arguments = compiler_of(function, [c[0] for c in cells])
-        read = list.__getitem__  # of a shared variable's cell, too: it is a list
+        read = list.__getitem__  # a shared variable's cell is a list, too
 
         def plain_call() -> list[Any]:
             return list(function(*[c[0] for c in cells]))

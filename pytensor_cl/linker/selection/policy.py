@@ -82,7 +82,7 @@ class SignatureStats:
         self.candidates = dict(candidates)
         self.excluded = dict(excluded or {})  # backends that must not run these calls, and why
         self.seconds: dict[str, float] = {}  # measured median time of a call
-        self.failures: dict[str, str] = {}  # of the last trial, for a reason that may pass
+        self.failures: dict[str, str] = {}  # backend to error of its last trial, where a later trial may succeed
         self.calls_left = 0  # until the next comparison, 0 while one is under way; the caller counts it down
         self.elapsed = 0.0  # seconds of calls of the present backend between comparisons, so far
         self._failed_trials: Counter[str] = Counter()

@@ -51,7 +51,7 @@ class SelectedSignature(SignatureStats):
         self, shapes: Sequence[Any], candidates: Mapping[str, Candidate], excluded: Mapping[str, str], run: Run
     ) -> None:
         super().__init__(candidates, POLICY, excluded)
-        self.shapes = tuple(shapes)  # of the inputs with dynamic shapes, in the first such call
+        self.shapes = tuple(shapes)  # shapes of dynamic inputs, in the first such call
         self.run, self.is_on_device = run, self.backend == DEVICE
 
 
@@ -87,7 +87,7 @@ class SelectingVM(OpenCLVM):
         self._signatures: OrderedDict[Any, SelectedSignature] = OrderedDict()  # the most recently used one last
         self._excluded: dict[str, str] = {}  # backends that no call may use, and why
         self._computes_on_device = any(isinstance(n.op, GpuOp) and n.op.is_compute for n in self.nodes)
-        self.problem = ""  # what went wrong with the estimates
+        self.problem = ""  # error of the estimates; empty if there was none
         self._set_call(self._generate_and_call)
 
     @property

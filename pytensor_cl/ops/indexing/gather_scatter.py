@@ -95,7 +95,7 @@ class _Index:
         self._context = context
         self._masks: dict[int, tuple[int, int]] = {}  # input -> the first axis that it indexes, and how many
         self._places: dict[int, Flatnonzero] = {}
-        self._known: dict[int, tuple[tuple[int, ...], GpuArray]] = {}  # of masks that are constants: shape and places
+        self._known: dict[int, tuple[tuple[int, ...], GpuArray]] = {}  # shape and places of constant masks
         axis = 0
         for entry in entries:
             count = 1

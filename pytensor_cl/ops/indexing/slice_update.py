@@ -142,7 +142,7 @@ def _write(host: IncSubtensor, array: Variable, value: Variable, context: Contex
     function: ElementFunction = Cast(value.type.dtype, dtype)
     if adds:
         function = element_function(add, (dtype, value.type.dtype), (dtype,))
-    first = 0 if adds else 1  # of the view and the value
+    first = 0 if adds else 1  # adding reads the view, too; setting only reads the value
     known = [(False,) * ndim, () if by_value else (True,) * ndim]
     return _Write(_Index(entries), Elemwise(context, function, known[first:], ndim, [False, by_value][first:]), adds)
 

@@ -19,10 +19,10 @@ class Matrix(NamedTuple):
     """A matrix of compressed rows or columns."""
 
     data: Variable  # the entries, row after row, or column after column
-    indices: Variable  # column of each entry, or row, of int64
-    pointers: Variable  # where each row, or column, begins, and where the last one ends, of int64
-    rows: Variable  # 0-d, of int64
-    columns: Variable  # 0-d, of int64
+    indices: Variable  # int64: column, or row, of each entry
+    pointers: Variable  # int64: first entry of each row, or column; then the number of entries
+    rows: Variable  # int64, 0-d: number of rows
+    columns: Variable  # int64, 0-d: number of columns
     form: str  # "csr" or "csc"
 
     def with_data(self, data: Variable) -> "Matrix":
@@ -49,7 +49,7 @@ class Groups(NamedTuple):
 
     keys: Variable  # ascending places, then the largest integer: as many elements as entries
     count: Variable  # number of places, 0-d
-    group: Variable  # for each entry the number of its place
+    group: Variable  # number of the place of each entry
 
     def sums(self, data: Variable) -> Variable:
         """Return the sum of the entries of each place, and zeros after them."""

@@ -34,7 +34,7 @@ class KnownFault:
 
     backend: str  # "C" or "NUMBA"
     ops: str  # names of PyTensor's Ops, as the documentation writes them
-    what: str  # what goes wrong
+    what: str  # description of the fault
     seen_on: str  # versions of PyTensor that have it
     occurs: Callable[[Apply], bool] = _nowhere  # the backend is not handed a graph with such a node
     rewrites: tuple[str, ...] = ()  # PyTensor's rewrites that make the faulty Ops; the backend compiles without them

@@ -19,7 +19,7 @@ CHUNK_ALIGNMENT_ELEMENTS = 64  # chunks of a sum begin at multiples, so that ali
 # --- caches of a CPU ---
 CACHE_LINE_BYTES = 64
 CACHE_WAY_BYTES = 4096  # addresses at this distance share a set of the first-level cache
-CORE_CACHE_BYTES = 1 << 19  # of a core's second-level cache: what is read again soon is still there
+CORE_CACHE_BYTES = 1 << 19  # bytes of a core's second-level cache that data read twice may take
 
 # --- kernels ---
 KERNEL_DIMS = 4  # dimensions (besides the axis) that every kernel has, so that most programs share one kernel

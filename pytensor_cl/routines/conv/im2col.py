@@ -52,7 +52,7 @@ class Im2colSchedule:
 
         Rows at a distance of a multiple of 4096 bytes share a set of the first-level cache, at half of it two sets.
         """
-        has_one_tap = p.depth == p.c  # which leaves little else to do
+        has_one_tap = p.depth == p.c  # with one tap there is little work besides reading w
         shares_sets = p.w[1] * self.dtype.itemsize % (CACHE_WAY_BYTES // 2 if has_one_tap else CACHE_WAY_BYTES) == 0
         in_place = p.depth > 0 and p.m >= self.mr and runs_of(p) == (p.depth, 1, 0)
         return in_place and (p.columns < IM2COL_PACKED_COLUMNS or not shares_sets)

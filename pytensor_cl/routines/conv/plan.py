@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Ints = tuple[int, ...]
-_DIMS = 3  # of conv_plan
+_DIMS = 3  # spatial dimensions of conv_plan
 # Images, groups, channels of y (m) and of x (c), and three spatial dimensions.
 _STRIDES = tuple(
     Struct(("long", dims), name=f"conv_{array}_strides")
@@ -216,7 +216,7 @@ def grad_input(geometry: Geometry, w: Layout, dy: Layout, dx: Layout) -> Iterato
 def _phases(a: Axis) -> Iterator[tuple[Axis, int, int]]:
     """Split one dimension of dx; with each axis come the starts in w and in dx."""
     common = gcd(a.stride, a.dilation)
-    period = a.stride // common  # of the taps that one phase meets
+    period = a.stride // common  # distance between the taps of one phase
     for r in range(min(a.stride, a.image)):
         first = next((t for t in range(period) if (r + a.pad - t * a.dilation) % a.stride == 0), a.taps)
         taps = max(0, ceil_div(a.taps - first, period))

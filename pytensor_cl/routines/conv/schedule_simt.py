@@ -81,7 +81,7 @@ def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
 
 def is_small(p: Problem) -> bool:
     """Return whether offsets within a group, and positions, are numbers of 32 bits."""
-    wide = [a.out * a.stride + a.taps * abs(a.dilation) + abs(a.pad) for a in p.axes]  # those outside of the image, too
+    wide = [a.out * a.stride + a.taps * abs(a.dilation) + abs(a.pad) for a in p.axes]  # with padding
     return (
         max(
             *wide,

@@ -37,7 +37,7 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = ["Winograd", "is_applicable", "is_profitable"]
 
-TAPS, COUNT = 3, 4  # of the kernels, and outputs of a tile, along a dimension
+TAPS, COUNT = 3, 4  # taps of filters, and outputs of a tile, along a dimension
 # Rounding errors are a third of those with 0, +-1 and +-2.
 _POINTS = tuple(Fraction(n, 4) for n in (0, 3, -3, 6, -6))
 _TILES = Struct(

@@ -5,7 +5,7 @@
 
 # --- schedule cpu ---
 SPREAD_BYTES = 128  # between lines of which the first-level cache has room for hundreds
-LONG_TILE_ROW_BYTES = 512  # of a row of a tile where one operand is transposed and others are not
+LONG_TILE_ROW_BYTES = 512  # row of a tile where one operand is transposed and others are not
 WIDE_ROW_ELEMENTS = 256  # elements of an array's row that is not short
 FOLDED_ROW_VECTORS = 8  # vectors: rows that are shorter are folded in any case
 MAX_FOLDED_ELEMENTS = 1 << 13  # elements of rows that are taken together, if they are longer

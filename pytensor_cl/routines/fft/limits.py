@@ -4,7 +4,7 @@ No benchmark of the repository times the kernels.
 """
 
 MIN_SPLIT_ELEMENTS = 1024  # elements of a transform that is worth several launches
-FOUR_STEP_COST = 2  # of a transform by the four-step method, relative to one launch with all lanes at work
+FOUR_STEP_COST = 2  # time of a transform by the four-step method, relative to one launch with all lanes at work
 CACHED_ELEMENTS = 1 << 14  # elements of float32 vectors that fit in a core's cache, schedule cpu
 TABLE_PADDING = 64  # complex numbers after the last one of a table: vectors of lanes may reach past it
 

@@ -18,14 +18,14 @@ NARROW_LANES = 4  # lanes above which half a vector is worth a micro-kernel: pan
 
 # --- schedule cpu: costs ---
 PACK_ROWS = 6.4  # rows of A by which a vector of B is multiplied in the time in which it is packed
-SCATTERED_STORE_COST = 0.2  # of storing an element of a column
-PANEL_COST = 0.15  # of a panel, besides that of its vectors
-FAR_READ_COST = 1.0  # of a vector that a work-item reads from caches of other cores
+SCATTERED_STORE_COST = 0.2  # cost of storing an element of a column
+PANEL_COST = 0.15  # cost of a panel, besides that of its vectors
+FAR_READ_COST = 1.0  # cost of a vector that a work-item reads from caches of other cores
 SWAP_RATIO = 0.9  # cost relative to the product as it is, below which it is transposed
 TOLERANCE_RATIO = 1.03  # partitions with this cost relative to the least are as good
 
 # --- schedule cpu: k split among work-items ---
-SPLIT_K_RATIO = 16  # how many times longer than m and n k must be
+SPLIT_K_RATIO = 16  # least ratio of k to m and to n
 SPLIT_K_DEPTH = 512  # elements along k that are worth another work-item
 
 # --- schedule cpu: packing ---
@@ -33,30 +33,30 @@ PACK_B_MIN_ROWS = 64  # rows of A for which unaligned rows of B are worth packin
 PACK_A_MIN_COLUMNS = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
 PACKED_B_BYTES = 1 << 20  # panels of B that a work-item keeps
 PACKED_ROWS = 8  # rows of B that are packed at a time
-# B is packed once for all work-items if there are so many multiply-adds, bytes of B, and rows of A,
+# B is packed once for all work-items within all of these limits: multiply-adds, bytes of B, rows of A.
 SHARED_B_MIN_MULTIPLY_ADDS = 1 << 22
 SHARED_B_MAX_BYTES = 1 << 24
 SHARED_B_MIN_ROWS = 64
-SHARED_B_MAX_ITEM_ROWS = 512  # and a work-item has no more rows than this
+SHARED_B_MAX_ITEM_ROWS = 512  # the most rows of a work-item
 SHARED_B_ITEMS_RATIO = 2  # times as many work-items compute then as otherwise
 PACKING_ITEMS_PER_UNIT = 4  # work-items that pack
 
 # --- schedule cpu: reading ---
-PREFETCHED_BYTES = 1 << 20  # of A: more than the caches near a core keep
-SHORT_ROW_BYTES = 128  # of a row of B in a tile: where they are fewer, two lines are read for one and a half
+PREFETCHED_BYTES = 1 << 20  # size of A: more than the caches near a core keep
+SHORT_ROW_BYTES = 128  # bytes of B's row in a tile below which two lines are read for one and a half
 SHORT_SUM_TERMS = 128  # terms of sums that are so short that an epilogue decides the time
-CACHED_OUTPUT_BYTES = 8 << 20  # of what an epilogue of short sums reads: it should stay in the cache
+CACHED_OUTPUT_BYTES = 8 << 20  # size of the input of an epilogue of short sums, which should stay in the cache
 
 # --- schedule simt ---
 SIMT_TILES = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
 # Tiles of kernels/gemm/simt_double_buffered.mako.
 SIMT_LARGE_COLUMNS = 128
-SIMT_LARGE_ROWS = (128, 64)  # of the larger and the smaller one
+SIMT_LARGE_ROWS = (128, 64)  # rows of the larger and of the smaller tile
 SIMT_LARGE_STEP = 8  # elements along k between barriers
 SIMT_LARGE_ITEMS = 256  # work-items of a work-group
-SIMT_LARGE_BYTES = 2 * 2 * SIMT_LARGE_STEP * (SIMT_LARGE_COLUMNS + 4) * 4  # of local memory
+SIMT_LARGE_BYTES = 2 * 2 * SIMT_LARGE_STEP * (SIMT_LARGE_COLUMNS + 4) * 4  # size of local memory
 SIMT_FEW_ROWS = 32  # rows that leave most of a large tile empty
 SIMT_FEW_COLUMNS = 64  # columns that leave most of a large tile empty
 SIMT_SPLIT_K_DEPTH = 256  # elements along k that are worth a work-group of their own
 SIMT_SPLIT_K_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
-SIMT_BANKS_BYTES = 128  # of local memory after which its banks repeat
+SIMT_BANKS_BYTES = 128  # distance at which the banks of local memory repeat

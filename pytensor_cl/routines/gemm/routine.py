@@ -203,7 +203,7 @@ class Gemm(BlasRoutine):
         schedule, given, extra_items = self._cpu_schedule(), p, 0
         if self.epilogue is None:
             p = schedule.swap_operands(p)
-        else:  # which needs work-items however short the sums are
+        else:  # GPUs need many work-items, however short the sums are
             extra_items = p.m * p.n * p.batch_count // self.context.tuning["elemwise.tile"]
         partition = schedule.partition(p, extra_items)
         source, arguments = self._source(None), encode(p, partition.blocking, self.epilogue is not None)
@@ -219,7 +219,7 @@ class Gemm(BlasRoutine):
         (columns, rows), parts = tile.group, tile.split_k
         size = (tile.tiles(p.m, p.n) * columns, min(p.batch_count * parts, MAX_GROUPS) * rows)
         offset_in_tile = (tile.columns + tile.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))
-        tile_count = 2 * tile.tiles(p.m, p.n) * p.batch_count * parts  # how far the loop over tiles may count
+        tile_count = 2 * tile.tiles(p.m, p.n) * p.batch_count * parts  # bound of the loop counter over tiles
         largest = max(offset_in_tile, p.m + tile.rows, p.n + tile.columns, p.k + tile.step, tile_count)
         source = self._source(tile, index_type(largest))
         arguments = encode(p, CpuBlocking(split_k=parts), self.epilogue is not None)

@@ -15,6 +15,6 @@ PAIR_MAX_COLUMNS = 128  # columns of a matrix whose columns are contiguous: each
 PAIR_FINISH_COLUMNS = 4096  # columns that are worth a work-item that adds up the parts
 
 # --- schedule simt ---
-TILE_ROW_BYTES = 128  # of a row that a work-item has in local memory
+TILE_ROW_BYTES = 128  # part of a row that a work-item has in local memory
 LONG_ROW_ELEMENTS = 128  # elements from which a row is worth a work-group
 SPLIT_K_DEPTH = 1024  # elements of a row that are worth another work-group

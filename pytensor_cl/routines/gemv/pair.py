@@ -68,7 +68,7 @@ class _Plan(NamedTuple):
 
 
 def is_one_pass(function: RowFunction, factor: int) -> bool:
-    """Return whether outputs, reduced values and the factor need no reduction or table, so that one loop has them all."""
+    """Return whether outputs, reduced values and the factor need no reduction or table: one loop has them all."""
     wanted = [v for v in function.outputs if function.kinds[v] == "full"]
     wanted += [step.source for step in function.steps if isinstance(step, Reduce)]
     return not function.tables and all(function.stages[v] == 0 for v in (*wanted, factor))

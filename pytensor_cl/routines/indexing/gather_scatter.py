@@ -321,7 +321,7 @@ class Scatter(Indexing):
             return
         copies = plan.copies
         if copies.stride:
-            zeros = self.context.empty((copies.stride * copies.parts,), output.dtype)  # which the kernels set
+            zeros = self.context.empty((copies.stride * copies.parts,), output.dtype)  # the kernels set them to zero
             self._write(plan, zeros, value, values, key)
             self._add_copies(copies, output, zeros, array)
             return
@@ -453,7 +453,7 @@ class Scatter(Indexing):
     def _index_type(self, output: Layout, selection: Selection, value: Layout) -> str:
         index = index_type_of(output, selection, value)
         if self.schedule == "simt" and index == "int":
-            step = GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS  # of a loop over the elements
+            step = GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS  # step of the loop over elements
             return index_type(prod(selection.shape), step)
         return index
 

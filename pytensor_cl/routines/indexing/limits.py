@@ -11,23 +11,23 @@ MIN_ITEM_LOOKUPS = 1 << 12  # single elements that are worth a work-item
 MIN_ITEM_FUSED = 512  # elements of a fused gather that are worth a second work-item: cache misses and no vectors
 
 # --- gathers ---
-PREFETCHED_ROW_BYTES = 512  # of a row whose cache lines the hardware prefetches
+PREFETCHED_ROW_BYTES = 512  # bytes from which the hardware prefetches the cache lines of a row
 MAX_SEQUENTIAL_ROWS = 1 << 13  # rows of a bag whose sum in float32 stays accurate
-SEGMENT_BYTES = 4096  # of a row that stay in the first-level cache, with what is read, while all is written
+SEGMENT_BYTES = 4096  # bytes of a row that, with the inputs, stay in the first-level cache while they are written
 MIN_WRITTEN_SHARE = 0.5  # share of an array from which slices are written while it is copied
 MIN_WRITTEN_SHARE_NON_TEMPORAL = 0.75  # the same of one that is copied past the cache
-FIXED_ARGUMENT_BYTES = 64  # of a kernel's arguments, besides those for each slice and dimension
-POINTER_ARGUMENT_BYTES = 16  # of the arguments for each array that is written
+FIXED_ARGUMENT_BYTES = 64  # size of a kernel's arguments, besides those for each slice and dimension
+POINTER_ARGUMENT_BYTES = 16  # size of the arguments for each array that is written
 
 # --- scatters, schedule cpu ---
 MIN_OWNED_RUN = 16  # elements per position for which work-items share out the positions
 MIN_VALUES_PER_ELEMENT = 2  # values for each element of the array from which work-items add to private copies
 ZEROS_PER_VALUE = 8  # zeros in the cache that take as long as a value
-PRIVATE_COPY_BYTES = 1 << 20  # of an array that stays in a core's cache; larger ones need as many values per work-item
-ALL_COPIES_BYTES = 16 << 20  # of the arrays of all work-items that stay in the cache of all cores
+PRIVATE_COPY_BYTES = 1 << 20  # array that stays in a core's cache; larger ones need as many values per work-item
+ALL_COPIES_BYTES = 16 << 20  # arrays of all work-items together, which stay in the cache of all cores
 COPY_ALIGNMENT_ELEMENTS = 64  # elements that fill lines of the cache
 MIN_ORDERED_ELEMENTS = 1 << 18  # elements of all values that justify the five kernels which order positions
-SHORT_ROW_BYTES = 64  # of a row below which finding it costs more than adding it
+SHORT_ROW_BYTES = 64  # bytes of a row below which finding it costs more than adding it
 MAX_POSITIONS_PER_VALUE = 4  # positions for each value above which counting costs more than adding
 
 # --- scatters, schedule simt ---

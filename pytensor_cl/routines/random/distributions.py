@@ -88,26 +88,26 @@ def _vonmises(mu: float, kappa: float) -> tuple[float, ...]:
 
 
 class Variate(NamedTuple):
-    """Draws of which each takes as many numbers as it happens to need."""
+    """Draws that take a varying count of numbers, as in rejection sampling."""
 
-    draw: str  # c expression; ``{g}`` is the generator's name, ``r`` the stream, ``p0`` and so on the constants
-    numpy: Callable[..., Any]  # what draws them in NumPy: the Generator, how many, and the parameters
-    constants: Callable[..., tuple[float, ...]] = lambda: ()  # from the parameters to those of the kernel
+    draw: str  # C expression; ``{g}`` is the generator's name, ``r`` the stream, ``p0`` and so on the constants
+    numpy: Callable[..., Any]  # called with a Generator, the number of draws and the parameters
+    constants: Callable[..., tuple[float, ...]] = lambda: ()  # parameters to the kernel's constants
     numbers: int = 0
-    takes: Callable[..., float] = lambda: 1.0  # about how many numbers a draw takes
+    takes: Callable[..., float] = lambda: 1.0  # estimated mean of the numbers that a draw takes
     needed: tuple[str, ...] = ()  # functions of the template `random/variates`
-    kind: str = "double"  # c type
-    least: int = 1  # how many numbers a draw takes at least
-    warm: int = 64  # how far before a chunk a chain begins, so that it nearly always meets NumPy's
-    words: int = 64  # bits of a number: 64 or 32
-    # whether the parameters are such as the kernel takes; others are for NumPy
+    kind: str = "double"  # C type of a draw
+    least: int = 1  # the least count of numbers that a draw takes
+    warm: int = 64  # numbers before a chunk where its chain begins, so that it nearly always meets NumPy's
+    word_bits: int = 64  # bits of a number: 64 or 32
+    # Whether the kernel supports the parameters; NumPy draws for others.
     is_proper: Callable[..., bool] = lambda *_: True
-    # whether all but few draws are the same to the last bit, whatever the device's functions
+    # Whether nearly all draws are the same to the last bit with the mathematical functions of any device.
     is_exact: Callable[..., bool] = lambda *_: True
-    # from the numbers that the kernel lists, and the constants, to such draws; None: NumPy draws them
+    # Computes the remaining draws from the numbers that the kernel lists and the constants; None: NumPy draws them.
     recompute: Callable[..., np.ndarray] | None = None
     fast: str = ""  # code of the template `random/stream` for draws that take one number and no function, many at once
-    # from the parameters to the table that the kernel reads; None: those of the ziggurats
+    # Parameters to the table that the kernel reads; None: the tables of the ziggurats.
     table: Callable[..., np.ndarray] | None = None
 
 
@@ -134,7 +134,7 @@ def _odd_gamma(numbers: np.ndarray, shape: float, b: float, c: float) -> np.ndar
     return b * (v * v * v)
 
 
-LARGEST_POPULATION = 1 << 16  # of a hypergeometric draw: the table of log(k!) has so many elements
+LARGEST_POPULATION = 1 << 16  # the largest population of a hypergeometric draw; length of the table of log(k!)
 _HALF_LOG_2PI = 0.9189385332046728
 _EXACT_FACTORIALS = 126  # NumPy has the logarithms of so many factorials in a table, and takes a series for others
 
@@ -224,7 +224,7 @@ VARIATES: dict[str, Variate] = {
         lambda low, high: 2.0**32 / (2**32 - 2**32 % (int(high) - int(low))),
         ("bounded32",),
         kind="long",
-        words=32,
+        word_bits=32,
         is_proper=_is_range,
         fast="integers",
     ),
@@ -346,10 +346,10 @@ VARIATES: dict[str, Variate] = {
 class Distribution(NamedTuple):
     """A distribution of NumPy or SciPy as PyTensor calls it."""
 
-    finish: str = "z"  # c expression of the draw ``z`` and parameters ``a``, ``b``, ``c``
-    variate: str = ""  # of `VARIATES`; empty for a uniform number
-    fixed: tuple[int, ...] = ()  # which parameters the variate takes: numbers that are the same for all draws
-    free: tuple[int, ...] = ()  # which parameters the expression takes; they may be arrays
+    finish: str = "z"  # C expression of the draw ``z`` and parameters ``a``, ``b``, ``c``
+    variate: str = ""  # key of `VARIATES`; empty for a uniform number
+    fixed: tuple[int, ...] = ()  # indices of the variate's parameters: numbers, the same for all draws
+    free: tuple[int, ...] = ()  # indices of the expression's parameters, which may be arrays
     # c expression that is true for parameters that the kernel takes; others are for NumPy, which may refuse them
     proper: str = "1"
     is_proper: Callable[..., bool] = lambda *_: True  # the same in Python

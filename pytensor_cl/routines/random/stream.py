@@ -102,7 +102,7 @@ class Stream:
             fast=variate.fast,
             kind=variate.kind,
             parameters=variate.numbers,
-            words=variate.words,
+            words=variate.word_bits,
             schedule=self.schedule,
         )
 
@@ -124,7 +124,7 @@ class Stream:
         if variate.table is not None:
             table = self.context.from_host(variate.table(*values))
         task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values), table)
-        origin = -1 if variate.words == 32 and sequence.pending is not None else 0
+        origin = -1 if variate.word_bits == 32 and sequence.pending is not None else 0
         done = 0
         while done < size:
             chunks = self._chunks(origin, (size - done) * variate.takes(*values))
@@ -240,7 +240,7 @@ class Stream:
         """
         begin = number * chunks.capacity
         mine = self.context.download(chunks.draws[begin : begin + count])
-        (task.sequence.go_to_half if self.variate.words == 32 else task.sequence.go)(position)
+        (task.sequence.go_to_half if self.variate.word_bits == 32 else task.sequence.go)(position)
         own = self.variate.numpy(task.generator, count, *task.values)
         is_same = np.array_equal(mine, own) if task.is_exact else np.allclose(mine, own, rtol=1e-9, atol=1e-12)
         if not is_same:

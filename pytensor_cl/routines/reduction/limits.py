@@ -8,7 +8,7 @@ SHORT_ROW_VECTORS = 2  # vectors: of rows that are no longer, a vector of result
 NARROW_ROW_VECTORS = 4  # vectors: rows that are shorter, and not whole vectors, are packed
 PACKED_ELEMENTS = 512  # elements that are one row then
 MIN_PACKED_ARRAY_ELEMENTS = 1 << 16  # elements of an array that justify packing
-OUTERMOST_LENGTH = 16  # an outermost dimension of so many is reduced first, if the innermost is short
+OUTERMOST_LENGTH = 16  # length from which the outermost dimension is reduced first, if the innermost is short
 SHORT_RUN_ELEMENTS = 256  # elements below which the innermost dimension is short
 LONG_RUN_ELEMENTS = range(256, 1 << 16)  # elements of runs that are worth a partial result each
 # Terms of a chunk whose sum in float32 stays accurate.

@@ -3,5 +3,5 @@
 ``benchmarks/scan_loop.py`` times the kernels.
 """
 
-HELD_BYTES = 1 << 14  # of values that a work-item holds from step to step: they stay in the first-level cache
+HELD_BYTES = 1 << 14  # size of the values that a work-item holds from step to step, in the first-level cache
 MAX_VECTORS = 8  # vectors that a work-item advances in turn, so that operations of one hide the latency of others

@@ -14,6 +14,6 @@ MIN_ITEM_SEARCHES = 512  # searches that are worth a work-item
 SEARCH_LANES = 8  # searches that run side by side
 
 # --- schedule simt ---
-MAX_NETWORK_BYTES = 1 << 14  # of local memory for a row that a network sorts
+MAX_NETWORK_BYTES = 1 << 14  # local memory for a row that a network sorts
 TILE_ELEMENTS = 1024  # elements that a work-group moves at once
 ITEM_ELEMENTS = 4  # elements that a work-item ranks and moves at once

@@ -38,7 +38,7 @@ def new_kernel(program: "cl.Program", name: str) -> "cl.Kernel":
         return cl.Kernel(program, name)
     except cl.Error:
         raise
-    except Exception as error:  # of SQLite, or of pickle: whatever a damaged content leads to
+    except Exception as error:  # a damaged file raises errors of SQLite, of pickle, or any other
         _log.debug("pyopencl's cache is not used: %s: %s", type(error).__name__, error)
         if not isinstance(error, sqlite3.OperationalError):  # another process has locked it, for instance
             _remove_databases()

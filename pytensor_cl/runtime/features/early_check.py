@@ -47,7 +47,7 @@ def start(device: str, cache_dir: str | None) -> None:
             stdout=null,
             stderr=null,
             env={**os.environ, "PYTHONPATH": python_path()},
-            start_new_session=True,  # with its probes in one group, which `_end` can kill
+            start_new_session=True,  # the check and its probes are one group, which `_end` can kill
         )
         atexit.register(_end)
 

@@ -19,7 +19,7 @@ from pytensor_cl.codegen.temporary import usable_folder
 __all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
 
 _NAME = "features"
-_LIMIT_BYTES = 1 << 20  # of the results of a few hundred drivers
+_LIMIT_BYTES = 1 << 20  # size of the folder in bytes: results of a few hundred drivers
 WIDTHS = (2, 4, 8, 16)
 """Lanes of the vectors in kernels of schedule ``cpu``."""
 
@@ -28,7 +28,7 @@ WIDTHS = (2, 4, 8, 16)
 class Features:
     """Optional features of a driver. The defaults are those of a driver that has them all."""
 
-    struct_arguments: bool = True  # Structs may be kernel arguments. Else they are read from a buffer.
+    struct_arguments: bool = True  # structs may be kernel arguments; else they are read from a buffer
     # ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.
     prefetch: bool = True
     # ``__builtin_nontemporal_store`` compiles, or is unknown to the compiler. Else kernels store through the cache.

@@ -60,7 +60,7 @@ def run_probes(
         for probe in chosen:  # each with a context of its own: a failed command may leave the queue useless
             report(probe.name, _run(handle, probe))
         return
-    with suppress(Exception):  # of the driver: the probes are run one by one then
+    with suppress(Exception):  # after an error of the driver the probes are run one by one
         device = Device(handle)
         device.share("".join(p.text for p in chosen))
         for probe in chosen:

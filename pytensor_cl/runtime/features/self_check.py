@@ -75,7 +75,7 @@ def _features_of(entry: DeviceEntry, cache_dir: str | None) -> Features:
     features = _collected(results, check.passing)
     if not features.passing:
         file.write(features)
-    elif not features.problem:  # which is told where the device is opened
+    elif not features.problem:  # opening the device reports this
         _announce_repetition(entry, features)
     return features
 
@@ -175,7 +175,7 @@ class _SelfCheck:
         results, _ = self._process(self._names, together=True)
         found = {name: result for name, result in results.items() if not result.why}
         left = [name for name in self._names if name not in found]
-        self.passing = ""  # what failed is probed again
+        self.passing = ""  # a failed feature is probed again
         while left:
             results, end = self._process(left, together=False)
             found |= results

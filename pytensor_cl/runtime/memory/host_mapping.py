@@ -124,7 +124,7 @@ class HostMappings:
         self._are_supported: bool | None = None
         # By handle. The references keep the driver from reusing a handle for another buffer.
         self._mappings: dict[int, tuple[cl.Buffer, np.ndarray]] = {}
-        self._addresses: dict[int, int] = {}  # of the same
+        self._addresses: dict[int, int] = {}  # addresses of the mappings, by the same keys
 
     def view(self, array: GpuArray) -> np.ndarray | None:
         """Return a NumPy array over the memory of an array from the pool; None if that is not supported.
@@ -182,7 +182,7 @@ class HostMappings:
             return int(whole.get_host_array((1,), np.uint8).__array_interface__["data"][0])
         if flags & cl.mem_flags.COPY_HOST_PTR:
             return self._address(whole)
-        return self._mapped_address(whole)  # from the pool, or of the arena
+        return self._mapped_address(whole)  # a buffer of the pool, or of the arena
 
     def _mapped_address(self, buffer: "cl.MemoryObjectHolder") -> int:
         """Return the address of a buffer that is kept until `clear`. Another thread may call `clear` meanwhile."""

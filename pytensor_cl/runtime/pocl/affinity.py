@@ -16,8 +16,8 @@ __all__ = ["REBALANCE_SECONDS", "ThreadAffinity", "pin_threads", "pinned_cores",
 
 REBALANCE_SECONDS = 0.3
 """Between two measurements."""
-_MIN_NANOSECONDS = 10_000_000  # that threads ran or waited, from which the ratio of the two is used
-_MAX_WAIT_SHARE = 0.2  # of this time, with a core for each thread, above which each gets two
+_MIN_NANOSECONDS = 10_000_000  # the least time that threads ran or waited for a meaningful ratio
+_MAX_WAIT_SHARE = 0.2  # share of waiting, with a core per thread, above which each gets two
 _RETRY_SECONDS = (1.0, 32.0)  # until one core for each thread is tried again: at first, and at most
 
 

@@ -77,11 +77,11 @@ more in a batch. If a call waits, the host's thread runs work-items too, and a b
 _SPINS_BEFORE_YIELD = 4096  # polls of a counter, about 0.2 ms, after which a thread yields its core
 _POLLS_BEFORE_YIELD = 128  # polls for the next call, after which a parked worker yields its core
 _SLOT_COUNT = 4  # copies of a batch's table, so that a call can be prepared while earlier ones run
-_LATE_WORKER_SECONDS = 1.0  # for which `_fill_slot` polls for late workers, before it waits for the device
+_LATE_WORKER_SECONDS = 1.0  # time `_fill_slot` polls for late workers before it waits for the device
 _MAX_SHARES = 16  # parts into which the work-items of a kernel are divided
 _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, of a counter (a cache line), and the alignment of values."""
-_KERNEL_WORDS = 8  # of a kernel's head: entry, arguments, three sizes, items, dependency, unused
+_KERNEL_WORDS = 8  # words of a kernel's head: entry, arguments, three sizes, items, dependency, unused
 
 # What the host thread passes to the entry point of the batch kernel: for each of its nine arguments the address, or the
 # distance to its value; then the values; then global ids and sizes. A size of 0 says that it is the host thread.
@@ -270,7 +270,7 @@ class KernelBatch:
         self._counters = self._mappings.memory_of(self._counter_buffer).view(np.uint32).reshape(_SLOT_COUNT, -1)
         self._begins = [(np.uint64(s * nbytes), np.uint64(s * pitch // 4)) for s in range(_SLOT_COUNT)]
         self._events: list[Any] = [None] * _SLOT_COUNT
-        self._slot_modes = [HOST_ONLY] * _SLOT_COUNT  # for which mode the host's arguments are set
+        self._slot_modes = [HOST_ONLY] * _SLOT_COUNT  # mode that the host's arguments are set for
         self._next_slot = 0
         self._kernel = kernel = launcher.new_kernel()
         kernel.set_buffer(0, self._tables)

@@ -28,7 +28,7 @@ _ALWAYS = ("__ovld", "__conv", "__purefn", "__cnfn")  # macros in most declarati
 class _Declaration(NamedTuple):
     name: str
     text: str
-    conditions: tuple[tuple[str, ...], ...]  # of each enclosing #if, the lines up to where the declaration is
+    conditions: tuple[tuple[str, ...], ...]  # lines of each enclosing #if before the declaration
 
 
 def header(version: str) -> Path | None:

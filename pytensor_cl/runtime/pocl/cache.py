@@ -30,7 +30,7 @@ __all__ = ["Repair", "damaged_files", "prune", "repair"]
 
 _log = logging.getLogger("pytensor_cl.cache")
 _BITCODE = b"BC\xc0\xde"
-_MAX_BLOCKS = 64  # of a bitcode file; it has four
+_MAX_BLOCKS = 64  # blocks read of a bitcode file, which has four
 _LIMIT = 2 << 30
 """Bytes of the cache. A program takes 50 to 500 KB."""
 _DAY, _HOUR = 86_400.0, 3_600.0

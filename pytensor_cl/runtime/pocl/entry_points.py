@@ -75,7 +75,7 @@ class EntryPoints:
 
     def __init__(self, context: DeviceContext, access_modes: Mapping[str, str]) -> None:
         self._context, self._access_modes = context, access_modes
-        self._found: WeakValueDictionary[str, EntryPoint] = WeakValueDictionary()  # by the kernel function's name
+        self._found: WeakValueDictionary[str, EntryPoint] = WeakValueDictionary()  # keys: names of kernel functions
         self._missing: set[str] = set()
 
     def find(self, launch: Launch) -> EntryPoint | None:

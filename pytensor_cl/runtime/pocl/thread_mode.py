@@ -13,16 +13,16 @@ from pytensor_cl.runtime.measured_choice import TimedComparison
 __all__ = ["HOST_ONLY", "NEW_WORKERS", "PARKED_WORKERS", "ThreadModeTuner"]
 
 HOST_ONLY, NEW_WORKERS, PARKED_WORKERS = "host only", "new workers", "parked workers"
-_WARMUP_CALLS = {NEW_WORKERS: 1, HOST_ONLY: 0, PARKED_WORKERS: 1}  # of a mode in a comparison
-_TIMED_CALLS = 3  # of a mode in a comparison
+_WARMUP_CALLS = {NEW_WORKERS: 1, HOST_ONLY: 0, PARKED_WORKERS: 1}  # calls of a mode in a comparison
+_TIMED_CALLS = 3  # calls of a mode in a comparison
 _ABORT_RATIO = 2.0  # one call that takes this many times as long as with new workers ends the timing of a mode
 _MAX_MISSED = 5  # calls of a comparison without the parked workers that it times, after which it leaves the mode out
 _SAMPLES = 32  # calls between comparisons whose median counts; calls without parked workers that end their use
 _RETRIAL_CALLS = 32, 128, 512, 2048  # calls until the next comparison; the last number is repeated
-_CONTENTION_FACTOR = 2.0  # how much longer a call of the host alone may take while other threads are in calls
+_CONTENTION_FACTOR = 2.0  # ratio allowed for a call of the host alone while other threads are in calls
 _DECAY = 0.8  # share of a time before a comparison that is a lower bound after it
 _LONG_CALL = 3e-3  # seconds of a call from which the host alone is not tried
-_MIN_GAIN, _MIN_SECONDS_GAINED = 0.1, 3e-5  # what parked workers must save: this share of a call, or so many seconds
+_MIN_GAIN, _MIN_SECONDS_GAINED = 0.1, 3e-5  # parked workers must save this share of a call, or these seconds
 
 
 class ThreadModeTuner:
@@ -30,15 +30,15 @@ class ThreadModeTuner:
 
     def __init__(self, max_workers: int) -> None:
         self.max_workers = max_workers
-        self._mode = NEW_WORKERS if max_workers else HOST_ONLY  # for calls that are not in a burst
+        self._mode = NEW_WORKERS if max_workers else HOST_ONLY  # mode of calls that are not in a burst
         self._burst_mode = self._mode
         self._comparison = _comparison((NEW_WORKERS, HOST_ONLY)) if max_workers else None  # None: none is under way
         self._missed = 0  # calls of this comparison in which no workers were parked, although they should have been
         self._compared: dict[str, float] = {}  # medians of the last comparison of each mode
-        self._compared_before: dict[str, float] = {}  # of the comparison before that
+        self._compared_before: dict[str, float] = {}  # medians of the comparison before that
         self._times: dict[str, list[float]] = {NEW_WORKERS: [], HOST_ONLY: [], PARKED_WORKERS: []}
-        self._medians: dict[str, float] = {}  # of calls since the last comparison
-        self._medians_before: dict[str, float] = {}  # of calls before the last comparison
+        self._medians: dict[str, float] = {}  # medians of calls since the last comparison
+        self._medians_before: dict[str, float] = {}  # medians of calls before the last comparison
         self._has_tried_parked = False
         self._calls, self._retrials = 0, 0
         self._calls_without_workers = 0  # in a row, of a burst whose parked workers have left

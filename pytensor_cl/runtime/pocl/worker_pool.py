@@ -35,7 +35,7 @@ START_SECONDS = 2e-4
 _BURST_CALLS = 3  # calls in quick succession from which there is a burst
 _MIN_PARKED_SHARE = 0.75  # share of the wanted workers that must be parked, else new ones are launched
 _MAILBOX_BYTES = 256
-_PINNED_BYTE = 12  # of the control block; 1 if threads are pinned
+_PINNED_BYTE = 12  # offset in the control block; the byte is 1 if threads are pinned
 MAX_CORES = 1024
 """Bits of a CPU set in the control block."""
 CALL_NUMBERS = 1 << 30

@@ -28,7 +28,7 @@ class FusionDomain(NamedTuple):
     """Rows of arrays, in one context."""
 
     context_name: str
-    axes: tuple[int, ...]  # of a row, which the reductions reduce
+    axes: tuple[int, ...]  # axes of a row, which the reductions reduce
     pattern: tuple[bool, ...]  # whether the length of each dimension of a full array is known to be 1
 
     @property
