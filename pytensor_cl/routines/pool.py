@@ -176,7 +176,7 @@ class _Pooling(Routine):
         template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool/cpu")
         compared = self.other if template == "pool/grad" else np.dtype(dtype)
         inner = self.windows[-1][:2]
-        further: dict[str, Any] = {"in_pairs": inner[0] > 1 and inner[1] == 2} if self.schedule == "simt" else {}
+        extra: dict[str, Any] = {"in_pairs": inner[0] > 1 and inner[1] == 2} if self.schedule == "simt" else {}
         return kernel_source(
             template,
             kind=variant.kind,
@@ -188,7 +188,7 @@ class _Pooling(Routine):
             lowest=literal(least, dtype),
             geometry=_geometry_struct(variant.indices),
             inner=inner if self.schedule == "cpu" and inner in COMMON else None,
-            **further,
+            **extra,
         )
 
     def _kernel(self, variant: _Variant) -> Kernel:

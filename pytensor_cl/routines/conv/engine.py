@@ -31,7 +31,7 @@ __all__ = ["Engine"]
 
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
 Arrays = Sequence[GpuArray]
-_Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and further arrays
+_Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and extra arrays
 
 
 class _Plan(NamedTuple):
@@ -155,12 +155,12 @@ class Engine:
         )
         return partial(self._multiply, layouts)
 
-    def _multiply(self, layouts: Sequence[Layout], x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
+    def _multiply(self, layouts: Sequence[Layout], x: GpuArray, w: GpuArray, y: GpuArray, extra: Arrays) -> None:
         x, w, y = (
             a.view(layout._replace(offset=layout.offset + a.layout.offset))
             for layout, a in zip(layouts, (x, w, y), strict=True)
         )
-        others = () if self.epilogue is None else self.epilogue.views(y.layout, further)
+        others = () if self.epilogue is None else self.epilogue.views(y.layout, extra)
         self._gemm.launch((y,), (w, x, *others))
 
     @cached_property
@@ -176,7 +176,7 @@ class Engine:
         x: GpuArray,
         w: GpuArray,
         outputs: Arrays,
-        further: Arrays = (),
+        extra: Arrays = (),
         whole: FusedGradient | None = None,
     ) -> None:
         """Enqueue what computes the outputs: y, or what the epilogue makes of it.
@@ -198,27 +198,27 @@ class Engine:
             for step in plan.steps:
                 step(x, w, y, ())
         elif plan.stores and y.layout.is_contiguous:
-            arrays = self.epilogue.prepared(further)
+            arrays = self.epilogue.prepared(extra)
             for step in plan.steps:
                 step(x, w, y, arrays)
         else:
             product = self.context.empty(y.shape, self.dtype)
             self._plain.run(problems, x, w, (product,), (), whole)
-            self.epilogue.unfused.launch(outputs, (product, *further))
+            self.epilogue.unfused.launch(outputs, (product, *extra))
 
     @cached_property
     def _plain(self) -> "Engine":
         """The same without an epilogue."""
         return Engine(self.context, self.dtype.name, self.schedule)
 
-    def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, further: Arrays) -> None:
+    def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, extra: Arrays) -> None:
         if launch.split_k > 1 and launch.target is not None:
             target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
             y = self.context.empty((launch.split_k, *target.shape), self.dtype)
         offsets = (a.layout.offset + start for a, start in zip((x, w, y), launch.starts, strict=True))
         # The queue is in order, so the workspace space may be dropped once the launch is enqueued.
         workspace = self.context.empty((launch.workspace,), self.dtype).buffer if launch.workspace else None
-        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
+        bound = () if self.epilogue is None else self.epilogue.bind(y, extra)
         buffers = (x.buffer, w.buffer, y.buffer, workspace, *bound)
         call = CALL.pack_values(*offsets)
         launch.kernel.launch(self.context.queue, launch.global_size, launch.local_size, launch.encoded, call, *buffers)

@@ -21,9 +21,9 @@ def is_of_channels(known: Sequence[bool | None]) -> bool:
 
 
 class ConvEpilogue:
-    """An element function of a convolution's output and of further arrays; see ``kernels/conv/epilogue.mako``.
+    """An element function of a convolution's output and of extra arrays; see ``kernels/conv/epilogue.mako``.
 
-    `whole`: the function; further arrays have one element for each channel, or the shape of the output. Where dtypes
+    `whole`: the function; extra arrays have one element for each channel, or the shape of the output. Where dtypes
     differ, or there are several outputs, it is a kernel of its own; `unfused`: the function as a kernel of its own;
     `fits`: whether kernels can apply it; `product`: the same for matrix products over channels, in dimensions n,
     groups, m and positions.
@@ -49,31 +49,31 @@ class ConvEpilogue:
         """OpenCL C that must precede a kernel with the epilogue."""
         return self.function.preambles
 
-    def layout(self, output: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:
+    def layout(self, output: Layout, extra: Sequence[Layout]) -> tuple[Layout, ...]:
         """Return the layout of the result.
 
         Raises `ValueError`: the shapes do not fit together.
         """
-        return self.unfused.layout(output, *further)
+        return self.unfused.layout(output, *extra)
 
-    def prepared(self, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
-        """Return the further arrays as kernels read them: those of the output's shape have its layout."""
-        pairs = zip(further, self.of_channels, strict=True)
+    def prepared(self, extra: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
+        """Return the extra arrays as kernels read them: those of the output's shape have its layout."""
+        pairs = zip(extra, self.of_channels, strict=True)
         return tuple(x if each else contiguous(x) for x, each in pairs)
 
-    def bind(self, y: GpuArray, further: Sequence[GpuArray]) -> tuple[Any, ...]:
+    def bind(self, y: GpuArray, extra: Sequence[GpuArray]) -> tuple[Any, ...]:
         """Return the arguments of the kernel for prepared arrays: where they start and their steps, then buffers."""
-        pairs = list(zip(further, self.of_channels, strict=True))
+        pairs = list(zip(extra, self.of_channels, strict=True))
         starts = [x.layout.offset - (0 if each else y.layout.offset) for x, each in pairs]
         steps = [_step(x) if each else 0 for x, each in pairs]
         unused = [0] * (not pairs)
-        return (self._struct.pack_values(*starts, *unused, *steps, *unused), *(x.buffer for x in further))
+        return (self._struct.pack_values(*starts, *unused, *steps, *unused), *(x.buffer for x in extra))
 
-    def views(self, y: Layout, further: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
+    def views(self, y: Layout, extra: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
         """Return prepared arrays in the dimensions of `product`; `y` is the output in them."""
         return tuple(
             x.view(Layout(y.shape, (0, _step(x) * y.shape[2], _step(x), 0) if each else y.strides, x.layout.offset))
-            for x, each in zip(further, self.of_channels, strict=True)
+            for x, each in zip(extra, self.of_channels, strict=True)
         )
 
 

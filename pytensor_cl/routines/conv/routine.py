@@ -25,7 +25,7 @@ class _Convolution(Routine):
     `ndim`: number of spatial dimensions: 1, 2 or 3; `strides`, `dilation`: per spatial dimension; `groups`: channels
     fall into so many groups, which are convolved apart; `padding`: per spatial dimension how many zeros there are
     before and after the input; `flip`: whether the kernel is flipped, as mathematics has it; else this is a
-    cross-correlation; `epilogue`: what is computed of each element before it is stored: further arrays follow the
+    cross-correlation; `epilogue`: what is computed of each element before it is stored: extra arrays follow the
     inputs; no part of the gradient with respect to w.
 
     Raises `ValueError`: a parameter has a length other than `ndim`, or an invalid value.
@@ -81,10 +81,10 @@ class _Convolution(Routine):
         if tuple(y) != expected:
             raise ValueError(f"Shape mismatch: the gradient of an output of shape {expected} has shape {tuple(y)}")
 
-    def _stored(self, shape: Sequence[int], further: Sequence[Layout]) -> tuple[Layout, ...]:
+    def _stored(self, shape: Sequence[int], extra: Sequence[Layout]) -> tuple[Layout, ...]:
         """Return the layout of the output, which the function of an epilogue may refuse."""
         layout = Layout.contiguous(tuple(shape))
-        return (layout,) if self.epilogue is None else self.epilogue.layout(layout, further)
+        return (layout,) if self.epilogue is None else self.epilogue.layout(layout, extra)
 
 
 class ConvForward(_Convolution):
@@ -95,14 +95,14 @@ class ConvForward(_Convolution):
 
         Raises `ValueError`: the shapes do not fit together.
         """
-        x, w, *further = inputs
+        x, w, *extra = inputs
         self._check(x.shape, w.shape)
-        return self._stored((x.shape[0], w.shape[0], *self.geometry.positions(x.shape[2:], w.shape[2:])), further)
+        return self._stored((x.shape[0], w.shape[0], *self.geometry.positions(x.shape[2:], w.shape[2:])), extra)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the convolution; the output may have any strides."""
-        x, w, *further = inputs
-        self.engine.run(self.problems, x, w, outputs, further)
+        x, w, *extra = inputs
+        self.engine.run(self.problems, x, w, outputs, extra)
 
     def problems(self, x: Layout, w: Layout, y: Layout) -> tuple[Problem, ...]:
         """Return what is to be computed."""
@@ -115,26 +115,26 @@ class ConvGradInput(_Convolution):
     `image` is the spatial shape of x, which does not follow from strides.
     """
 
-    def layout(self, w: Layout, dy: Layout, image: Sequence[int], *further: Layout) -> tuple[Layout, ...]:  # type: ignore[override]
+    def layout(self, w: Layout, dy: Layout, image: Sequence[int], *extra: Layout) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the gradient.
 
         Raises `ValueError`: the shapes do not fit together.
         """
         shape = (*dy.shape[:1], *(n * self.geometry.groups for n in w.shape[1:2]), *map(int, image))
         self._check_output(shape, w.shape, dy.shape)
-        return self._stored(shape, further)
+        return self._stored(shape, extra)
 
-    def __call__(self, w: GpuArray, dy: GpuArray, image: Sequence[int], *further: GpuArray) -> tuple[GpuArray, ...]:  # type: ignore[override]
-        layouts = self.layout(w.layout, dy.layout, image, *(a.layout for a in further))
+    def __call__(self, w: GpuArray, dy: GpuArray, image: Sequence[int], *extra: GpuArray) -> tuple[GpuArray, ...]:  # type: ignore[override]
+        layouts = self.layout(w.layout, dy.layout, image, *(a.layout for a in extra))
         pairs = zip(layouts, self.output_dtypes, strict=True)
         outputs = tuple(self.context.empty(layout.shape, dtype) for layout, dtype in pairs)
-        self.launch(outputs, (w, dy, *further))
+        self.launch(outputs, (w, dy, *extra))
         return outputs
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the gradient; it may have any strides."""
-        w, dy, *further = inputs
-        self.engine.run(self.problems, dy, w, outputs, further, FusedGradient("col2im", self.convolution))
+        w, dy, *extra = inputs
+        self.engine.run(self.problems, dy, w, outputs, extra, FusedGradient("col2im", self.convolution))
 
     def convolution(self, dy: Layout, w: Layout, dx: Layout) -> Problem:
         """Return the convolution whose gradient this is."""

@@ -254,13 +254,13 @@ class Winograd:
 
     # --- launch ---
 
-    def _run(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, further: Sequence[GpuArray]) -> None:
+    def _run(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, extra: Sequence[GpuArray]) -> None:
         p, t, empty = plan.p, plan.blocks[0], self.context.empty
         call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
         u, v, m = (empty((_SIZE**2 * n,), self.dtype) for n in (t.u_point, t.v_point, t.m_point))
         workspace = empty((ITEMS_PER_UNIT * self.context.info.compute_units * t.workspace_size,), self.dtype)
         inputs, outputs = t.v_tile // self.lanes, t.m_tile // self.lanes  # vectors of a tile
-        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
+        bound = () if self.epilogue is None else self.epilogue.bind(y, extra)
         for t in plan.blocks:
             head, rows = (plan.encoded, call, _TILES.pack_values(*t)), t.images * t.rows
             if t.first == 0:
@@ -270,14 +270,14 @@ class Winograd:
             self._multiply(p, t, u, v, m)
             self._launch("outputs", rows * outputs, *head, m.buffer, y.buffer, workspace.buffer, *bound)
 
-    def _run_fused(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, further: Sequence[GpuArray]) -> None:
+    def _run_fused(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, extra: Sequence[GpuArray]) -> None:
         (t,) = plan.blocks
         call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
         v = self.context.empty((_SIZE**2 * t.v_point + self._mr * t.v_tile,), self.dtype)
         items = max(prod(plan.fused), ITEMS_PER_UNIT * self.context.info.compute_units)
         workspace = self.context.empty((items * t.workspace_size,), self.dtype)
         head = (plan.encoded, call, _TILES.pack_values(*t))
-        bound = () if self.epilogue is None else self.epilogue.bind(y, further)
+        bound = () if self.epilogue is None else self.epilogue.bind(y, extra)
         self._launch("inputs", t.images * t.rows * t.v_tile // self.lanes, *head, x.buffer, v.buffer, workspace.buffer)
         buffers = (w.buffer, v.buffer, y.buffer, workspace.buffer)
         self._kernels("fused").launch(self.context.queue, plan.fused, (1, 1), *head, *buffers, *bound)

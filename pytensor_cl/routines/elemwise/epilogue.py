@@ -18,7 +18,7 @@ NO_EPILOGUE: dict[str, Any] = {"starts": Struct(), "inputs": (), "repeated": (),
 
 
 class Epilogue:
-    """An element function of the product of a kernel and of further arrays; see ``kernels/common/epilogue.mako``.
+    """An element function of the product of a kernel and of extra arrays; see ``kernels/common/epilogue.mako``.
 
     `broadcast`: per input and dimension, whether its length is known to be 1, so that it may be repeated. The results
     have the shape of the product; `unfused`: the function as a kernel of its own, for products to which it cannot be
@@ -63,17 +63,17 @@ class Epilogue:
         used = dict.fromkeys((*self.function.input_dtypes, *self.output_dtypes)) if lanes > 1 else ()
         return (*(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used), *self.function.preambles)
 
-    def layout(self, product: Layout, further: Sequence[Layout]) -> tuple[Layout, ...]:
+    def layout(self, product: Layout, extra: Sequence[Layout]) -> tuple[Layout, ...]:
         """Return the layouts of the results.
 
         Raises `ValueError`: the shapes do not fit together.
         """
-        return self.unfused.layout(product, *further)
+        return self.unfused.layout(product, *extra)
 
-    def bind(self, outputs: Sequence[GpuArray], further: Sequence[GpuArray]) -> tuple[Any, ...]:
+    def bind(self, outputs: Sequence[GpuArray], extra: Sequence[GpuArray]) -> tuple[Any, ...]:
         """Return the arguments of the kernel: offsets, then buffers."""
-        starts = (*(x.layout.offset for x in further), *self._unused, *(x.layout.offset for x in outputs))
-        return (self._starts.pack_values(*starts), *(x.buffer for x in (*further, *outputs)))
+        starts = (*(x.layout.offset for x in extra), *self._unused, *(x.layout.offset for x in outputs))
+        return (self._starts.pack_values(*starts), *(x.buffer for x in (*extra, *outputs)))
 
     def sum_in(self, outputs: Sequence[GpuArray]) -> tuple[int, Any]:
         """Return offset and buffer of the output that holds incomplete sums; nothing, if there is none."""

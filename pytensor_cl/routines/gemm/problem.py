@@ -93,9 +93,9 @@ def canonical_problem(a: Layout, b: Layout, c: Layout, o: Layout, *epilogue_oper
     if not shape or strides[1][-1] != 0:  # the last one is a batch dimension: m was 1
         shape, strides = (*shape, 1), tuple((*s, 0) for s in strides)
     a_rows, b_rows, *other_rows = strides
-    c_strides, o_strides, *further = ((*row, x.strides[-1]) for row, x in zip(other_rows, others, strict=True))
+    c_strides, o_strides, *extra = ((*row, x.strides[-1]) for row, x in zip(other_rows, others, strict=True))
     a_strides, b_strides = (*a_rows, a.strides[-1]), (*b_rows[:-1], *b.strides[-2:])
-    return GemmProblem(shape[-1], n, k, shape[:-1], a_strides, b_strides, c_strides, o_strides, tuple(further))
+    return GemmProblem(shape[-1], n, k, shape[:-1], a_strides, b_strides, c_strides, o_strides, tuple(extra))
 
 
 def _offsets(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
@@ -127,5 +127,5 @@ def encode(p: GemmProblem, blocking: CpuBlocking, has_epilogue: bool) -> tuple[t
     ]
     if not has_epilogue:
         return tuple((plan,) for plan in plans)
-    further = (b"".join(operands) or bytes(GEMM_OPERAND.size) for operands in _encode_operands(p, p.epilogue_operands))
-    return tuple(zip(plans, further, strict=True))
+    extra = (b"".join(operands) or bytes(GEMM_OPERAND.size) for operands in _encode_operands(p, p.epilogue_operands))
+    return tuple(zip(plans, extra, strict=True))

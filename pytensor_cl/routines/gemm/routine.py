@@ -47,7 +47,7 @@ class Gemm(BlasRoutine):
 
     Called with ``(C, alpha, A, B, beta)`` if `has_c`, with ``(alpha, A, B)`` if only `has_alpha`, else with
     ``(A, B)``. Where ``beta`` is zero, C is not read. The output may have any strides, and may be C itself.
-    The further arrays of an epilogue come last; its outputs differ in dtype and offset only, and are no inputs.
+    The extra arrays of an epilogue come last; its outputs differ in dtype and offset only, and are no inputs.
 
     `dtype`: of every operand: float32, float64 or an integer type; `has_c`: add ``beta * C``; C and the product
     broadcast; `has_alpha`: scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel
@@ -157,20 +157,18 @@ class Gemm(BlasRoutine):
 
     # --- plans ---
 
-    def _problem(
-        self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout] = ()
-    ) -> GemmProblem:
+    def _problem(self, a: Layout, b: Layout, c: Layout | None, o: Layout, extra: Sequence[Layout] = ()) -> GemmProblem:
         *batch, m, n = o.shape  # m and n may be those of C, to which the product is repeated
         a, b = a.broadcast_to((*batch, m, a.shape[-1])), b.broadcast_to((*batch, b.shape[-2], n))
         c = o if c is None else c.broadcast_to(o.shape)
-        p = canonical_problem(a, b, c, o, *(x.broadcast_to(o.shape) for x in further))
+        p = canonical_problem(a, b, c, o, *(x.broadcast_to(o.shape) for x in extra))
         is_triangle = self.is_lower and p.m == m  # no batch dimension is part of m
         return p._replace(triangle=1) if is_triangle else p
 
-    def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, further: Sequence[Layout]) -> _Plan:
+    def _plan(self, a: Layout, b: Layout, c: Layout | None, o: Layout, extra: Sequence[Layout]) -> _Plan:
         if o.size == 0:
             return _Plan()
-        p = self._problem(a, b, c, o, further)
+        p = self._problem(a, b, c, o, extra)
         is_vector = not p.batch and 1 in (p.m, p.n)
         if self.epilogue is None:
             return _Plan(vector=p) if is_vector else self._make(p)
@@ -246,21 +244,21 @@ class Gemm(BlasRoutine):
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any]) -> None:
         """Enqueue the product; the output may have any strides."""
         epilogue, out = self.epilogue, outputs[0]
-        own, further = (inputs, ()) if epilogue is None else (inputs[: self._own_inputs], inputs[self._own_inputs :])
+        own, extra = (inputs, ()) if epilogue is None else (inputs[: self._own_inputs], inputs[self._own_inputs :])
         c, alpha, a, b, beta = self._normalize_inputs(own)
         la, lb, lo = a.layout, b.layout, out.layout
         lc, c_at, addend = (None, 0, None) if c is None else (c.layout, c.layout.offset, c.buffer)
-        key = (la[:2], lb[:2], lo[1], lc and lc[:2], *[x.layout[:2] for x in further])
+        key = (la[:2], lb[:2], lo[1], lc and lc[:2], *[x.layout[:2] for x in extra])
         plan = self._plans.get(key)
         if plan is None:
-            make = partial(self._plan, la, lb, lc, lo, [x.layout for x in further])
+            make = partial(self._plan, la, lb, lc, lo, [x.layout for x in extra])
             plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         if plan.passes is None:
             self._launch_otherwise(plan, outputs, inputs)
             return
         start, sums, bound = lo.offset, out.buffer, ()
         if epilogue is not None:
-            (start, sums), bound = epilogue.sum_in(outputs), epilogue.bind(outputs, further)
+            (start, sums), bound = epilogue.sum_in(outputs), epilogue.bind(outputs, extra)
         if plan.swaps_operands:
             a, b, la, lb = b, a, lb, la
         call, scalars = self._bind((la.offset, lb.offset, c_at, start), alpha, beta)

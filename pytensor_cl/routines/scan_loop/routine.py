@@ -140,14 +140,14 @@ class ScanLoop(Routine):
         """
         arrays = self.program.arrays
         steps, values = _integer(inputs[0]), list(inputs[1 : 1 + len(arrays)])
-        further = iter(inputs[1 + len(arrays) :])
+        extra = iter(inputs[1 + len(arrays) :])
         rows: list[int] = []
         for k, array in enumerate(arrays):
             if array.role == OUTPUT:
                 rows.append(_integer(values[k]) if steps else 0)
                 values[k] = None
             elif array.has_rows:
-                rows.append(_integer(next(further)))
+                rows.append(_integer(next(extra)))
             else:
                 rows.append(values[k].shape[array.dims.index(TIME)] if TIME in array.dims else 0)
         return steps, values, rows
@@ -242,7 +242,7 @@ class ScanLoop(Routine):
         if any(output.size for output in outputs):
             self._launch(outputs, inputs)
 
-    def _launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any], *further: GpuArray) -> None:
+    def _launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any], *extra: GpuArray) -> None:
         steps, values, rows = self._split(inputs)
         arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
         lengths = self._axis_lengths(values)
@@ -259,7 +259,7 @@ class ScanLoop(Routine):
         packed = self._geometry.pack(steps=steps, vectors=vectors, shape=shape, at=places)
         geometry = struct_argument(self.context, packed, self._in_buffer)
         sizes = self._sizes(kernel, ceil_div(units, vectors) * prod(shape[:-1]))
-        buffers = [array.buffer for array in (*self._with_memory(arrays), *further)]
+        buffers = [array.buffer for array in (*self._with_memory(arrays), *extra)]
         kernel.launch(self.context.queue, *sizes, geometry, *buffers)
 
     def merged_axes(self, lengths: Mapping[int, int]) -> dict[tuple[int, ...], int]:
