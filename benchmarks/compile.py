@@ -1,4 +1,4 @@
-"""How long functions take to compile and to call for the first time, by phase, with empty and with filled disk caches.
+"""Times to compile functions and to call them for the first time, by phase, with empty and with filled disk caches.
 
 usage: python benchmarks/compile.py [--device opencl:pocl ...] [--only TEXT] [--rounds N]
 

@@ -73,7 +73,7 @@ def _available() -> float:
 
 
 def fits(elements: float, workers: int) -> bool:
-    """Whether all processes can hold their inputs, and one of them all that it needs to check a result."""
+    """Return whether all processes can hold their inputs, and one of them all that it needs to check a result."""
     return BYTES * elements * (3 * workers + 2 * COPIES) < 0.8 * _available()
 
 

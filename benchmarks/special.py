@@ -41,7 +41,7 @@ class Family(NamedTuple):
     integers: int = 0  # how many of the arguments, the first ones, are integers
 
     def dtypes(self, dtype: str) -> tuple[str, ...]:
-        """Of the arguments."""
+        """Return the dtypes of the arguments."""
         arity = len(self.grid(np.random.default_rng(SEED), np.finfo(dtype)))
         return ("int32",) * self.integers + (dtype,) * (arity - self.integers)
 
@@ -271,7 +271,7 @@ def arguments(family: Family, dtype: str) -> Arrays:
 
 
 def _uncertainty(function: Callable, arrays: Arrays, value: np.ndarray, eps: float) -> np.ndarray:
-    """What a change of each argument by `eps` makes of the value, taken together."""
+    """Return the sum of the changes of the value for a relative change of each argument by `eps`."""
     total = np.zeros_like(value)
     for k in range(len(arrays)):
         moved = ((*arrays[:k], arrays[k] * factor, *arrays[k + 1 :]) for factor in (1 + eps, 1 - eps))

@@ -43,7 +43,7 @@ class Backend:
         """Free idle memory."""
 
     def selected(self, call: Callable[..., Any]) -> str:
-        """Where the calls of a function run, if the backend chooses."""
+        """Return the backend that runs a function's calls; empty if there is no choice."""
         return ""
 
     def host(self, results: Any) -> list[np.ndarray]:
@@ -162,7 +162,7 @@ class Auto(PyTensor):
 
 
 class Device(PyTensor):
-    """As `Auto`, but all calls run on the device."""
+    """The backend with all calls on the device, without selection."""
 
     mode = "OPENCL"
 

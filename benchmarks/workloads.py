@@ -1,4 +1,4 @@
-"""What is measured: each workload in NumPy's terms, in PyTensor's, and what it must move and compute at least."""
+"""The measured workloads: each in NumPy's and in PyTensor's terms, with its least bytes and arithmetic."""
 
 from collections.abc import Callable
 from itertools import pairwise

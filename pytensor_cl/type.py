@@ -73,7 +73,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
 
     @property
     def broadcastable(self) -> tuple[bool, ...]:
-        """Per dimension, whether its length is known to be one."""
+        """A bool for each dimension: its length is known to be one."""
         return tuple(n == 1 for n in self.shape)
 
     @property

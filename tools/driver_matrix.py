@@ -232,7 +232,7 @@ def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
 
 
 def is_bad(row: Row) -> bool:
-    """Whether a row fails the run."""
+    """Return whether a row fails the run."""
     return bool(row.failed or row.crashed or row.remark.startswith("stopped"))
 
 

@@ -171,7 +171,7 @@ def pool_positions(length: Any, window: Window, ceil: bool) -> Any:
 
 
 def padded(x: np.ndarray, windows: Sequence[Window], counts: Sequence[int], fill: Any) -> np.ndarray:
-    """Return `x` with padding about its last dimensions, so that so many windows fit into each."""
+    """Return `x` with padding about its last dimensions, so that the given numbers of windows fit into each."""
     leading = x.ndim - len(windows)
     widths = [(0, 0)] * leading
     for n, w, count in zip(x.shape[leading:], windows, counts, strict=True):

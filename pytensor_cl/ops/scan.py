@@ -353,7 +353,7 @@ class _Loop:
         return matrix if strides[-1:] == (1,) else self._copy_of(matrix)
 
     def _limit_capture(self, count: int) -> None:
-        """Note in a capture that it cannot have so many launches."""
+        """Note in a capture that the loop has too many launches, if it has."""
         capture, kernels = self._context.queue.capture, count * self._step.kernel_count
         if capture is not None and kernels > MAX_CAPTURED_KERNELS:
             capture.note_unsupported(f"a loop of {kernels:,} kernels, more than {MAX_CAPTURED_KERNELS:,}")

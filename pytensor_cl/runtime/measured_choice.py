@@ -14,10 +14,10 @@ class TimedComparison:
     """Times alternatives one after another. The caller runs `current` and reports each call to `note`.
 
     `warmup_calls`: alternatives in the order in which they are timed, and how many calls of each are not timed at
-    first. The first alternative is the reference for `abort_ratio`. `long_seconds`: fewer calls do once the timed calls
-    of an alternative took so many seconds: `MIN_TIMED_CALLS`, or one that `abort_ratio` rules out. `warmup_seconds`:
-    the calls before the timed ones take so many seconds at least, for alternatives that have such calls. `current`: the
-    alternative of the next call; None when the comparison is over.
+    first. The first alternative is the reference for `abort_ratio`. `long_seconds`: once the timed calls of an
+    alternative took this long, `MIN_TIMED_CALLS` calls are enough, or one call that `abort_ratio` rules out.
+    `warmup_seconds`: least time of the calls before the timed ones, for alternatives that have such calls. `current`:
+    the alternative of the next call; None when the comparison is over.
     """
 
     def __init__(

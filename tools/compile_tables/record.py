@@ -218,7 +218,7 @@ def benchmark(name: str) -> Any:
 
 
 def draws(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the distributions of benchmarks/draws.py, and what draws so many numbers; none on devices without fp64."""
+    """Yield the distributions of benchmarks/draws.py, and functions that draw them; none on devices without fp64."""
     from pytensor_cl.routines.random.draw import Draw, HostDraw
     from pytensor_cl.runtime.registry import get_context
 

@@ -14,7 +14,7 @@ import numpy as np
 __all__ = ["Allocation", "ArenaRange", "MemoryPlan", "MemoryUse", "lower_bound", "make_plan"]
 
 GOOD_ENOUGH = 1.02
-"""A plan of at most so many times the lower bound ends the search."""
+"""Ratio of a plan to the lower bound at which the search ends."""
 
 
 @dataclass(frozen=True)

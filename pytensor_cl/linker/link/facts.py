@@ -98,7 +98,7 @@ class GraphFacts:
     # Zero-copy arguments
 
     def is_unchanged_until_wait(self, upload: Apply) -> bool:
-        """Whether the host array cannot change before the device has read it: the call waits, no node writes to it."""
+        """Return whether the host array stays the same until the device has read it: the call waits, no node writes."""
         at = self._position[upload]
         is_mutated = self._last_mutation.get(view_root(upload.inputs[0]), -1) >= at
         return not is_mutated and self._is_downloaded_after(at, upload)

@@ -137,7 +137,7 @@ class Choice:
     side
         ``"device"``, or ``"host"``: the whole function by another backend.
     backend
-        The backend of the host that runs the calls, or is the fastest one of the host: ``"NUMBA"`` or ``"C"``.
+        The backend of the calls on the host, or the fastest one there: ``"NUMBA"`` or ``"C"``.
     device_seconds, host_seconds
         Measured time of a call on the device, and on that backend of the host; None where it was not measured.
     seconds

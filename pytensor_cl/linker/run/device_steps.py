@@ -35,7 +35,7 @@ Python, so it is measured."""
 MAX_OFFSETS = 3
 """Different misalignments of one argument that get captured graphs of their own; at others it is copied."""
 ALWAYS_IMPORT_BYTES = 1 << 19
-"""Arguments of at least so many bytes are never copied: a copy of fewer takes 10 to 30 us."""
+"""Size in bytes from which arguments are never copied: a copy of fewer takes 10 to 30 us."""
 
 
 class ArgumentImporter:

@@ -31,8 +31,8 @@ __all__ = ["host_thunk"]
 LOOPS: tuple[type[Op], ...] = (Elemwise, OpFromGraph, LazyIfElse)
 """Ops whose perform interprets a graph or calls a Python function for each element."""
 INTERPRETED_ELEMENTS, INTERPRETED_CALLS = 64, 200
-"""Arithmetic of shapes with at most so many elements runs in Python for so many calls before NUMBA compiles it. The
-first use of NUMBA takes a second, such a call 20 us."""
+"""Largest arithmetic of shapes, in elements, that runs in Python first, and the number of its calls before NUMBA
+compiles it. The first use of NUMBA takes a second, such a call 20 us."""
 HOST_COPIES = 3
 """Copies of large arrays that NumPy makes before a kernel does: the kernel takes 0.1 s to build."""
 

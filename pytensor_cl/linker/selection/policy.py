@@ -42,15 +42,15 @@ class SelectionPolicy:
     """The numbers of the selection."""
 
     timed_calls: int = 7  # timed calls of each backend in a comparison; their median counts
-    long_seconds: float = 0.02  # three timed calls do where they take longer than this in all
-    # one such call, if it takes this many times as long as the present backend's median, ends the comparison
+    long_seconds: float = 0.02  # seconds of three timed calls, from which these are enough
+    # A timed call that takes this multiple of the present backend's median ends the comparison.
     abort_ratio: float = 2.0
     min_gain: float = 0.03  # a backend takes over if its median is smaller by this share
     trial_budget: float = 1.0  # the present backend runs for this multiple of a trial's expected cost before the trial
     # Calls over which the time to compile is spread when the first backend is chosen. With a small number it is the one
     # that compiles fastest, unless its calls are much slower.
     horizon: int = 1000
-    # the two fastest backends are compared again when the time spent in calls has grown by this factor
+    # The two fastest backends are compared again when the time spent in calls has grown by this factor.
     recheck_growth: float = 4.0
     max_signatures: int = 256  # signatures of a function that are stored; the least recently used one is dropped
 

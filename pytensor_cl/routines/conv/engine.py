@@ -82,7 +82,7 @@ class Engine:
     # --- kernels ---
 
     def sources(self, signals: int = 0) -> tuple[KernelSource, ...]:
-        """Return the kernel that most problems need, or most convolutions of signals of so many dimensions."""
+        """Return the kernel that most problems need, or most convolutions with this number of spatial dimensions."""
         return (self._rendered.source(self._usual_method(signals)),)
 
     def _usual_method(self, signals: int) -> Method:

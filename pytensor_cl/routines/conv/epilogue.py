@@ -41,7 +41,7 @@ class ConvEpilogue:
         self._struct = Struct(("long", f"at[{count}] step[{count}]"))
 
     def arguments(self, lanes: int) -> dict[str, object]:
-        """Return the arguments of the template, for a kernel that stores so many elements at a time."""
+        """Return the arguments of the template, for a kernel that stores `lanes` elements at a time."""
         return {"further": self.of_channels, "offsets": self._struct, "statements": self.function.statements(lanes)}
 
     @property

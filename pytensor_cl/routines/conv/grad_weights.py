@@ -59,7 +59,7 @@ def is_applicable(p: Problem, lanes: int) -> bool:
 
 
 def split_blocks(p: Problem, lanes: int, items: int) -> GradWeightsBlocks:
-    """Split a problem among at most so many work-items, for the least work of the slowest one."""
+    """Split a problem among at most `items` work-items, for the least work of the slowest one."""
     units, panels, blocks = p.depth // lanes, ceil_div(p.m, lanes), ceil_div(p.columns, GRAD_WEIGHTS_BLOCK_POSITIONS)
     in_place = _is_plain(p) and positions_of(p) >= GRAD_WEIGHTS_IN_PLACE_POSITIONS
     z = min(p.groups, items)

@@ -71,7 +71,7 @@ class Im2colSchedule:
         )
 
     def split(self, p: Problem, items: int, parts: int = 1) -> Blocks:
-        """Split a problem among at most so many work-items, for the least work of the slowest one."""
+        """Split a problem among at most `items` work-items, for the least work of the slowest one."""
         z = min(p.groups, items)
         left = ceil_div(items, z)
         tiles, vectors = ceil_div(p.m, self.mr), ceil_div(p.columns - IM2COL_EDGE_COLUMNS, self.lanes) or 1

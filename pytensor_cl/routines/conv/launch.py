@@ -48,7 +48,7 @@ def with_split_k(
 
 
 def col2im_launch(kernel: Kernel, p: Problem, blocks: Col2imBlocks, lanes: int, units: int) -> Launch:
-    """Return how to launch kernels/conv/col2im.mako for a convolution, on a device with so many compute units."""
+    """Return the launch of kernels/conv/col2im.mako for a convolution, on a device with `units` compute units."""
     workspace = blocks.workspace_size(prod(a.taps for a in p.axes), lanes)
     items = min(ITEMS_PER_UNIT * units, p.groups * p.batch * blocks.blocks)
     encoded = encode(p, (0,) * 4, (blocks.channels, blocks.row_stride, blocks.depth, 0, workspace))

@@ -72,8 +72,8 @@ class Window(NamedTuple):
 class Geometry(NamedTuple):
     """The parameters of a convolution.
 
-    `windows`: per spatial dimension; `groups`: channels fall into so many groups, which are convolved apart; `flip`:
-    whether the kernel is flipped, as mathematics has it.
+    `windows`: one for each spatial dimension; `groups`: number of groups of channels, which are convolved apart;
+    `flip`: whether the kernel is flipped, as in a mathematical convolution.
     """
 
     windows: tuple[Window, ...]

@@ -22,11 +22,11 @@ __all__ = ["ConvForward", "ConvGradInput", "ConvGradWeight", "Convolve"]
 class _Convolution(Routine):
     """Base class of convolutions and their gradients.
 
-    `ndim`: number of spatial dimensions: 1, 2 or 3; `strides`, `dilation`: per spatial dimension; `groups`: channels
-    fall into so many groups, which are convolved apart; `padding`: per spatial dimension how many zeros there are
-    before and after the input; `flip`: whether the kernel is flipped, as mathematics has it; else this is a
-    cross-correlation; `epilogue`: what is computed of each element before it is stored: extra arrays follow the
-    inputs; no part of the gradient with respect to w.
+    `ndim`: number of spatial dimensions: 1, 2 or 3; `strides`, `dilation`: one for each spatial dimension;
+    `groups`: number of groups of channels, which are convolved apart; `padding`: for each spatial dimension the zeros
+    before and after the input; `flip`: whether the kernel is flipped, as in a mathematical convolution; else this is a
+    cross-correlation; `epilogue`: function of each element before it is stored; its extra arrays follow the inputs.
+    The gradient with respect to w has none.
 
     Raises `ValueError`: a parameter has a length other than `ndim`, or an invalid value.
     """

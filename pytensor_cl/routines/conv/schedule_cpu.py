@@ -163,7 +163,7 @@ class CpuSchedule:
     # --- gradients in one kernel ---
 
     def col2im(self, phases: Sequence[Problem], p: Problem) -> col2im.Col2imBlocks | None:
-        """Return how one kernel computes the gradient of inputs for all phases; None if another method is better.
+        """Return the blocks of one kernel for the gradient of inputs, all phases; None: another method is better.
 
         `phases`: simplified problems that compute the gradient, too; `p`: the simplified convolution whose gradient it
         is.
@@ -174,7 +174,7 @@ class CpuSchedule:
         return col2im.split_blocks(p, im2col.lanes, im2col.vectors, itemsize, self.units)
 
     def grad_weights(self, problems: Sequence[Problem], p: Problem) -> grad_weights.GradWeightsBlocks | None:
-        """Return how gradients of weights are computed from x that is im2col; None if another method is better."""
+        """Return the blocks for gradients of weights, from x packed by im2col; None if another method is better."""
         if not (self._is_product(problems) and grad_weights.is_applicable(p, self.lanes)):
             return None
         return grad_weights.split_blocks(p, self.lanes, self._items(p))

@@ -47,7 +47,7 @@ class Tile(NamedTuple):
         return ceil_div(p.m, self.rows) * ceil_div(p.columns, self.columns)
 
     def split_k(self, p: Problem, units: int, tuning: Mapping[str, int]) -> int:
-        """Return into how many parts the sums fall, so that each of so many compute units has work."""
+        """Return the number of parts of the sums, so that each of `units` compute units has work."""
         tiles = p.groups * self.count(p)
         if self.template == "conv/simt_double_buffered":
             return (

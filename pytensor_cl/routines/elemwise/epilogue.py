@@ -49,7 +49,7 @@ class Epilogue:
         return self.output_dtypes.index(dtype) if dtype in self.output_dtypes else None
 
     def arguments(self, lanes: int) -> dict[str, object]:
-        """Return the arguments of the template, for a kernel that stores so many elements at a time."""
+        """Return the arguments of the template, for a kernel that stores `lanes` elements at a time."""
         return {
             "starts": self._starts,
             "inputs": tuple(self.function.input_dtypes[1:]),

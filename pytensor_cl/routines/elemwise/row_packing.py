@@ -1,8 +1,8 @@
 """Elementwise functions of short rows: several rows are taken for one, so that vectors are full. Arithmetic only.
 
 Where all arrays but a few are dense, and those few repeat along the rows or across them, as in ``x - mean`` of data
-with ten columns, a row would be a vector that is not full. Instead so many rows are taken together that their elements
-are whole vectors.
+with ten columns, a row would be a vector that is not full. Instead, rows are joined until their elements
+fill whole vectors.
 """
 
 from math import gcd, prod

@@ -324,7 +324,7 @@ LINE_IO = Struct(("long", "at step im re_count im_count"), ("long", "mirror tota
 
 @cache
 def geometry_struct(kept_dims: int) -> Struct:
-    """Return the struct that kernels take, for lines with so many batch dimensions; see kernels/fft/plan.mako."""
+    """Return the struct that kernels take, for lines with `kept_dims` batch dimensions; see kernels/fft/plan.mako."""
     return Struct(
         ("long", "blocks tiles inner"),
         ("long", "length size passes radix[2]"),

@@ -187,7 +187,7 @@ class CpuSchedule:
         return stride * self.itemsize % CACHE_WAY_BYTES == 0
 
     def _common_blocking(self, p: GemmProblem, rows: int, columns: int, split_k: int) -> CpuBlocking:
-        """Blocks of a work-item with so many rows and columns, and whether it packs A."""
+        """Return the blocks of a work-item of these rows and columns, and whether it packs A."""
         # Whole cache lines along k keep the panels aligned.
         kc = balanced_block(ceil_div(p.k, split_k), self._depth(p), 16)
         mc = balanced_block(rows, self.tuning["gemm.block_rows"], self.tile.mr)

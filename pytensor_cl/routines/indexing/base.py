@@ -168,7 +168,7 @@ class Indexing(Checked):
         return Launch(kernel, *self._sizes(kernel, size, units), plan)
 
     def _sizes(self, kernel: Kernel, size: int, units: int) -> Sizes:
-        """Return the NDRange and the work-group for so many elements in so many units."""
+        """Return the NDRange and the work-group for `size` elements in `units` units of work."""
         info = self.context.info
         if self.schedule == "cpu":
             return (min(units, ITEMS_PER_UNIT * info.compute_units, ceil_div(size, MIN_ITEM_GATHERED)),), (1,)

@@ -30,7 +30,7 @@ class RowsPlan(NamedTuple):
 
 
 def is_far(table: int, row: int) -> bool:
-    """Return whether kernels should prefetch rows of so many bytes, of a table of so many."""
+    """Return whether kernels should prefetch rows, given the bytes of the table and of a row."""
     return table > CORE_CACHE_BYTES and row <= PREFETCHED_ROW_BYTES
 
 

@@ -121,7 +121,7 @@ class SliceUpdate:
 
     @staticmethod
     def takes(context: Context, dtype: str, ndim: int, count: int) -> bool:
-        """Return whether there is a kernel for so many slices of an array."""
+        """Return whether the arguments of a kernel for this number of slices fit."""
         room = context.info.max_parameter_size - FIXED_ARGUMENT_BYTES - count * POINTER_ARGUMENT_BYTES
         is_plain = np.dtype(dtype).kind in _COMBINE and dtype != "float16"
         return context.info.schedule == "cpu" and is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room

@@ -96,7 +96,7 @@ class Householder(BlockedRoutine):
         self._subtract_product(target, vectors, inner)
 
     def _fits_lanes(self, shape: tuple[int, ...], columns: int) -> bool:
-        """Return whether matrices (count, m, n), with so many columns of Q, are in the lanes of vectors."""
+        """Return whether matrices (count, m, n) with `columns` columns of Q are factored in the lanes of vectors."""
         return self.schedule == "cpu" and shape[0] >= self.lanes and max(*shape[1:], columns) <= self.block
 
     def _factor_in_lanes(self, a: GpuArray, q: GpuArray | None, r: GpuArray | None, has_signs: bool = False) -> None:

@@ -136,7 +136,7 @@ def _odd_gamma(numbers: np.ndarray, shape: float, b: float, c: float) -> np.ndar
 
 LARGEST_POPULATION = 1 << 16  # the largest population of a hypergeometric draw; length of the table of log(k!)
 _HALF_LOG_2PI = 0.9189385332046728
-_EXACT_FACTORIALS = 126  # NumPy has the logarithms of so many factorials in a table, and takes a series for others
+_EXACT_FACTORIALS = 126  # length of NumPy's table of the logarithms of factorials; it takes a series for others
 
 
 @lru_cache(8)
@@ -380,7 +380,7 @@ def _is_inverted(n: float, p: float) -> bool:
 
 
 FEW_TRIALS = 60
-"""Binomial numbers of so many trials are drawn by inversion, whatever the probability is."""
+"""The most trials of binomial numbers that are drawn by inversion, whatever the probability is."""
 _SCALE = "isfinite(a) && b > 0.0 && isfinite(b)"
 
 DISTRIBUTIONS: dict[str, Distribution] = {

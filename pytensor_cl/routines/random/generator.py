@@ -1,4 +1,4 @@
-"""NumPy's generators whose sequences can be entered anywhere: where they are, and how to go elsewhere."""
+"""Position in the sequences of NumPy's generators, and the jump to any other position."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -59,7 +59,7 @@ class RawSequence(ABC):
 
     @abstractmethod
     def stride(self, steps: int) -> tuple[np.uint64, ...]:
-        """Return what else kernels take whose work-items go so many positions ahead at once."""
+        """Return the additional arguments of kernels whose work-items go `steps` positions ahead at once."""
 
     @abstractmethod
     def _set(self, position: int, has_half: int, half: int) -> None:
@@ -99,7 +99,7 @@ class Sequence128(RawSequence):
         return _halves(self._state, self._increment)
 
     def stride(self, steps: int) -> tuple[np.uint64, ...]:
-        """Return m and c of the function ``m s + c`` that goes so many steps from a state s."""
+        """Return m and c of the function ``m s + c`` that advances a state s by `steps`."""
         self._jumped(steps)  # makes the powers that are needed
         multiplier, addend = 1, 0
         for at, (m, c) in enumerate(self._powers):

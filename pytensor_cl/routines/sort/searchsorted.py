@@ -157,7 +157,7 @@ class SearchSorted(Checked):
         return self.context.kernel(self._source(dims))
 
     def _sizes(self, kernel: Kernel, size: int) -> Sizes:
-        """Return the NDRange and the work-group for so many searches."""
+        """Return the NDRange and the work-group for a number of searches."""
         if self.schedule == "cpu":
             return item_range(self.context, size, MIN_ITEM_SEARCHES)
         return ndrange(self.context, kernel, size, GROUP_ITEMS)

@@ -156,7 +156,7 @@ class Unique(Routine):
         return values.view(Layout.contiguous((found, *others)).transpose(order))
 
     def _run(self, source: KernelSource, suffix: str, size: int, *arguments: Any) -> None:
-        """Enqueue a kernel over so many elements."""
+        """Enqueue a kernel over `size` elements."""
         if not size:
             return
         key = source.name, suffix

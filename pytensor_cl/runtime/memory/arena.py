@@ -19,7 +19,7 @@ class Arena:
 
     `queue`: the context's queue; `largest`: largest buffer of the device, in bytes; `buffers`: the buffers; `version`:
     changes when the buffers change; parts of earlier buffers are invalid then; `alignment`: offsets of parts are
-    multiples of so many bytes; `limit`: largest buffer, in bytes: a multiple of `alignment`.
+    multiples of it, in bytes; `limit`: largest buffer, in bytes: a multiple of `alignment`.
     """
 
     def __init__(self, queue: Queue, largest: int) -> None:

@@ -182,7 +182,7 @@ class Memory:
             raise OutOfDeviceMemory(self.describe_failure(nbytes))
 
     def describe_failure(self, what: int | BaseException) -> str:
-        """Return the message for a failed allocation of so many bytes, or for an error of the driver."""
+        """Return the message for a failed allocation of `what` bytes, or for the driver's error `what`."""
         info, held = self._info, self.statistics()
         action = f"allocate {what:,} bytes" if isinstance(what, int) else f"run a command ({what})"
         return (
