@@ -26,7 +26,7 @@ class GpuArrayConstant(GpuArrayVariable, Constant):
     """A device array that is part of a graph."""
 
     def signature(self) -> tuple[Any, ...]:
-        """Return what merges equal constants: the Type and the identity of the array."""
+        """Return the key that merges equal constants: the Type and the identity of the array."""
         return (self.type, id(self.data))
 
 

@@ -46,7 +46,7 @@ def structure(text: str) -> list[str]:
 
 
 def printed(page: str, name: str) -> list[str]:
-    """Run the code of a page; return what stands above each mark has printed."""
+    """Run the code of a page; return the output of the block above each mark."""
     names: dict[str, object] = {"__name__": "__main__"}
     blocks, tables, text = list(CODE.finditer(page)), [], ""
     for mark in TABLE.finditer(page):

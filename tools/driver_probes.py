@@ -180,7 +180,7 @@ def with_kept_rows(rows: Sequence[str], text: str) -> list[str]:
 
 
 def _survey(driver: Driver, numbers: Sequence[int], folder: Path, logs: Path) -> tuple[str, list[Result]]:
-    """Run probes on a driver, print what is not right, and return its row."""
+    """Run probes on a driver, print the wrong results, and return its row."""
     environment = environment_of(driver, folder)
     found = name_and_version(driver, environment)
     if found is None or (driver.icd is not None and not driver.icd.is_file()):

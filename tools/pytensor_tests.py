@@ -80,7 +80,7 @@ _BAD = ("failed", "error", "crashed", "timeout")
 
 
 def _last_lines(longrepr: Any) -> str:
-    """Return what a short traceback ends with: the source line, and what was raised."""
+    """Return the end of a short traceback: the source line and the error."""
     lines = [line[:300] for line in str(longrepr).splitlines()]
     start = next((i for i, line in enumerate(lines) if line.startswith("E ")), len(lines))
     return "\n".join(lines[max(0, start - 4) : start + 6])

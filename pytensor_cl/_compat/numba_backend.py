@@ -127,7 +127,7 @@ def compile_with_numba(
 
 
 def compiler_of(function: Any, values: Sequence[Any]) -> Callable[[], Any] | None:
-    """Return what compiles a function of NUMBA for the types of some values, without a call; None for other functions.
+    """Return a function that compiles one of NUMBA's for the types of some values, without a call; None for others.
 
     NUMBA compiles under a lock of its own, also in another thread.
     """
@@ -174,7 +174,7 @@ def _scatters_without_allocation(node: Apply) -> bool:
 
 
 def _writes_to(node: Apply, variables: Collection[Any]) -> bool:
-    """Return whether a node changes the memory of variables, or of what they are views of."""
+    """Return whether a node changes the memory of variables, or of the arrays that they are views of."""
     changed = [node.inputs[i] for many in node.op.destroy_map.values() for i in many]
     for variable in changed:
         while variable.owner is not None and variable.owner.op.view_map:

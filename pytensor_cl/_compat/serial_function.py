@@ -101,7 +101,7 @@ class SerialFunction(Function):
                 self.check_argument(value, container.type, self.trust_input)
 
     def __repr__(self) -> str:
-        """Return what PyTensor returns for a function."""
+        """Return the same text as PyTensor's functions."""
         return f"<{Function.__module__}.{Function.__qualname__} object at {id(self):#x}>"
 
     def call_unlocked(self, *args: Any, **kwargs: Any) -> Any:

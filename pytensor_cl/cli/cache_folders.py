@@ -27,7 +27,7 @@ _DRAFT = f"{_HEX_KEY}.*.tmp"
 
 
 class CacheFolder(NamedTuple):
-    """A folder with compiled kernels, or with what else can be made again."""
+    """A folder with compiled kernels, or other files that can be made again."""
 
     owner: str  # the program that writes there
     path: Path  # the folder; it may not exist yet

@@ -45,7 +45,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def _content(data: bytes, name: str) -> bytes | None:
-    """Return what a file holds below its first line; None if that does not fit to the rest or to the file's name."""
+    """Return the content below the first line; None if that line does not match it or the file's name."""
     head, newline, content = data.partition(b"\n")
     expected = b" ".join((_VERSION, name.encode(), _digest(content)))
     return content if newline and head == expected else None
@@ -73,7 +73,7 @@ class CheckedFolder:
         self._is_pruned = False
 
     def read(self, key: bytes) -> bytes | None:
-        """Return what was kept under a key; None if there is nothing, or the file was damaged."""
+        """Return the content of a key; None if there is none, or the file was damaged."""
         path = self._file(key)
         try:
             data = path.read_bytes()

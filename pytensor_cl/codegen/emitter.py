@@ -384,7 +384,7 @@ class Emitter:
         return Complex(self.literal(number.real, part(dtype)), self.literal(number.imag, part(dtype)))
 
     def input(self, name: str, dtype: str) -> Scalar:
-        """Return what a name stands for that is declared in the type that stores `dtype`."""
+        """Return the value of a name that is declared in the type that stores `dtype`."""
         if not is_complex(dtype):
             return Value(name, dtype, self)
         return Complex(Value(f"{name}.even", part(dtype), self), Value(f"{name}.odd", part(dtype), self))

@@ -31,7 +31,7 @@ _STALE_SECONDS = 3_600.0
 
 
 def user_folder() -> Path:
-    """Return where the programs of this user keep what they can make again, such as ``~/.cache``."""
+    """Return the user's cache folder, such as ``~/.cache``."""
     nowhere = Path(os.devnull) / "cache"  # nothing can be kept there
     try:
         folder = platformdirs.user_cache_path()
@@ -83,7 +83,7 @@ def problem_of(folder: Path) -> str:
 
 
 def expected_problem(folder: Path) -> str:
-    """Return what `problem_of` would, but make and write nothing."""
+    """Return the result of `problem_of`, without making or writing anything."""
     try:
         if folder.exists():
             problem = _reading_problem(folder)

@@ -1,1 +1,1 @@
-"""Execution of mixed graphs: what is computed on devices is enqueued, what is not runs on the host."""
+"""Execution of mixed graphs: nodes of devices are enqueued, other nodes run on the host."""

@@ -184,7 +184,7 @@ class GpuOp(Op):
         return Apply(self, list(inputs), outputs)
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
-        """Return what the host Op infers."""
+        """Return the shapes that the host Op infers."""
         host_inputs = [as_host_variable(v) for v in node.inputs]
         return self.host.infer_shape(self.host.make_node(*host_inputs), shapes)
 

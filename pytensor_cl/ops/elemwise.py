@@ -50,7 +50,7 @@ class GpuElemwise(GpuOp):
         return [TensorType(v.type.dtype, (1,) * ndim)() if is_by_value(v) else as_host_variable(v) for v in inputs]
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return what the host Op infers; host values count as arrays of length one."""
+        """Return the shapes that the host Op infers; host values count as arrays of length one."""
         ones = (1,) * node.outputs[0].type.ndim
         padded = [ones if is_by_value(v) else s for v, s in zip(node.inputs, shapes, strict=True)]
         inputs = self._host_inputs(node.inputs, node.outputs[0].type.ndim)

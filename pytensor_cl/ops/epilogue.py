@@ -60,7 +60,7 @@ class GpuEpilogue(GpuOp):
         return ANY
 
     def prefers_row_major(self, index: int) -> bool:
-        """Return what the producer says of its input."""
+        """Return the producer's answer for its input."""
         return self.producer.prefers_row_major(index)
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -75,7 +75,7 @@ class GpuEpilogue(GpuOp):
         return self.apply(inputs, [TensorType(v.type.dtype, shape) for v in self.function.outputs])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return what the producer infers: the extra operands are broadcast to that shape."""
+        """Return the shape that the producer infers; the extra operands are broadcast to it."""
         own, _ = self.split(node.inputs)
         return self.producer.infer_shape(self.producer.make_node(*own), self.split(shapes)[0]) * len(node.outputs)
 

@@ -57,7 +57,7 @@ class GpuGroupedRows(GpuOp):
         return inputs[:first], inputs[first:last], inputs[last:end]
 
     def _row_node(self, inputs: Sequence[Variable]) -> Apply:
-        """Return a node of the row function, with variables that stand for what is gathered."""
+        """Return a node of the row function, with variables in place of the gathered rows."""
         operands, indices, _ = self.split(inputs)
         seen = list(operands)
         for k, index in self.gathers:
@@ -73,7 +73,7 @@ class GpuGroupedRows(GpuOp):
         return self.apply(inputs, types)
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return what the row function infers, and the shapes of the matrices to which is added."""
+        """Return the shapes that the row function infers, and those of the matrices that are added to."""
         operands, indices, bases = self.split(shapes)
         seen = list(operands)
         for k, index in self.gathers:

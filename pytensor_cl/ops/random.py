@@ -58,7 +58,7 @@ def distribution_name(op: RandomVariable) -> str:
 
 
 def _source(parameter: Variable) -> Variable:
-    """Return what a parameter repeats."""
+    """Return the variable that a parameter repeats."""
     while parameter.owner is not None and isinstance(parameter.owner.op, Alloc | DimShuffle):
         parameter = parameter.owner.inputs[0]
     return parameter

@@ -196,7 +196,7 @@ def note_reason(node: Apply, reason: str) -> None:
 
 
 def noted_reason(node: Apply) -> str | None:
-    """Return what `note_reason` has noted on a node."""
+    """Return the reason that `note_reason` has put on a node."""
     reason: str | None = getattr(node.tag, "opencl_reason", None)
     return reason
 

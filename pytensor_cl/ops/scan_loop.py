@@ -97,7 +97,7 @@ class GpuScanLoop(GpuOp):
         return program.changed(arrays)
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
-        """Return what the host infers, with the rows that are kept."""
+        """Return the shapes that the host Op infers, with the rows that are kept."""
         if self._is_while:
             raise ShapeError("the shapes of a loop with a condition are known when it has run")
         count = len(self.input_types)

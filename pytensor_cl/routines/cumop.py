@@ -222,7 +222,7 @@ class CumOp(AlongAxis[_Plan]):
         kernel.launch(self.context.queue, *sizes, *operands.input, *operands.output, totals, geometry)
 
     def _totals(self, source: GpuArray, split: _Split) -> GpuArray:
-        """Return what each chunk but the last comes to: one row per chunk."""
+        """Return the total of each chunk but the last: one row per chunk."""
         count, axis = split.chunks - 1, self.axis
         shape, strides, offset = source.layout
         step = strides[axis]

@@ -76,7 +76,7 @@ def _flops(context: Context, dtype: str) -> float:
 
 
 def measure_peak(context: Context) -> Peak:
-    """Return what a device reaches; it is measured once for each context, in less than a second."""
+    """Return the peaks of a device, measured once for each context, in less than a second."""
     if context not in _known:
         dtypes = ("float32", "float64") if context.info.has_fp64 else ("float32",)
         _known[context] = Peak(_bandwidth(context), {dtype: _flops(context, dtype) for dtype in dtypes})

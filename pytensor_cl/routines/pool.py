@@ -77,7 +77,7 @@ class _Shape(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """A kernel: what it does, its type of indices and of places in a plane."""
+    """A kernel: its operation, its type of indices, and its type of places in a plane."""
 
     kind: str
     indices: str

@@ -78,7 +78,7 @@ class Repeat(Routine):
         return make(source, f"{source.name}_block_totals", self._group), make(source, None, self._group)
 
     def _totals(self, repeats: GpuArray) -> np.ndarray:
-        """Wait, and return what each block of numbers adds up to.
+        """Wait, and return the sum of each block of numbers.
 
         Raises `ValueError`: a number is negative.
         """

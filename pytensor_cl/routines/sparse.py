@@ -50,7 +50,7 @@ class _Compressed(Checked):
         return (self._source(self._max_lanes),)
 
     def error(self, finding: ErrorRecord) -> Exception:
-        """Return what a row pointer past the end, or a column out of range, means."""
+        """Return the error for a row pointer past the end, or a column out of range."""
         if finding.detail:
             return IndexError(f"column index {finding.value} is out of bounds for size {finding.limit}")
         return ValueError(f"a row ends at entry {finding.value} of {finding.limit}")

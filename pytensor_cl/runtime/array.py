@@ -17,7 +17,7 @@ _PLAIN = (bool, int, float, complex, np.generic, list, tuple)
 
 
 def _host_operand(other: Any) -> Any:
-    """Return what NumPy compares with a device array; NotImplemented for what defines the comparison itself."""
+    """Return the operand as NumPy compares it with a device array; NotImplemented if its class defines comparisons."""
     if isinstance(other, GpuArray):
         return other.to_host()
     if isinstance(other, _PLAIN):

@@ -248,7 +248,7 @@ def _missing(spec: str) -> DeviceNotFound:
 
 
 def _with_prefix(spec: str) -> str | None:
-    """Return what a name of another framework's devices would be here; None for what begins with ``opencl``."""
+    """Return the name here for a device's name in another framework; None for names that begin with ``opencl``."""
     text = spec.strip().lower()
     if text.startswith("opencl"):
         return None

@@ -1,4 +1,4 @@
-"""The in-order queue of a context, and what must stay alive until its commands have run."""
+"""The in-order queue of a context, and the objects that it keeps alive until its commands have run."""
 
 from itertools import count
 from time import perf_counter
@@ -147,7 +147,7 @@ class Queue:
                     self._used.pop(number, None)
 
     def _used_by_now(self) -> list[tuple[dict[int, Any], list[int]]]:
-        """Return what only commands use that have been enqueued by now."""
+        """Return the objects that only commands enqueued so far use."""
         ended = [number for number, (buffer, _) in list(self._host_arrays.items()) if buffer() is None]
         return [(self._host_arrays, ended), (self._used, list(self._used)), (self._uploads, list(self._uploads))]
 

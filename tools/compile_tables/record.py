@@ -145,7 +145,7 @@ def _as_gpu(describe: Callable[[Any], DeviceInfo], name: str) -> Callable[[Any],
 
 
 def install(folder: Path, name: str) -> Recorder:
-    """Replace the driver's programs and kernels in this process, and return what records them."""
+    """Replace the driver's programs and kernels in this process, and return the recorder."""
     recorder = Recorder(folder, name)
     build = ProgramCache.build
 
@@ -298,7 +298,7 @@ def _record_layers(recorder: Recorder) -> None:
 
 
 def _conv_calls(conv: Any, context: Any) -> Callable[[str, Any], Any]:
-    """Return what calls one layer of benchmarks/conv.py."""
+    """Return a function that calls one layer of benchmarks/conv.py."""
     import pytensor_cl.runtime.context as contexts
 
     kept, contexts.open_context = contexts.open_context, lambda *_: context

@@ -42,7 +42,7 @@ _SCALES = {
 
 
 class Count(NamedTuple):
-    """Accesses of warps at one line, what they cost, and what they would at best."""
+    """Accesses of warps at one line, their transactions, and the least number of these."""
 
     kernel: str
     line: int
@@ -54,7 +54,7 @@ class Count(NamedTuple):
 
 
 def parse_counts(text: str) -> list[Count]:
-    """Return what the plug-in has written."""
+    """Return the counts that the plug-in has written."""
     rows = (line.split("\t") for line in text.splitlines())
     return [Count(k, int(line), space, kind, *map(int, counts)) for k, line, space, kind, *counts in rows]
 

@@ -232,7 +232,7 @@ class _GraphBuilder:
         return kernel
 
     def _submit(self) -> None:
-        """Run the pending launches before what is added next."""
+        """Run the pending launches before the steps that are added next."""
         if not self._pending:
             return
         step = self._sequence_step()
@@ -249,9 +249,10 @@ class _GraphBuilder:
         memories = [[self._memory_of(argument) for argument in launch.arguments] for launch, _ in self._pending]
         bindings = dict.fromkeys(m for found in memories for m in found if isinstance(m, BufferBinding))
         for binding in list(bindings):
-            whole = self._trace.owner_of(binding)
+            whole = self._trace.owner_of(binding)  # the buffer of a slice, which has no memory of its own
             if whole is not None:
                 bindings[whole] = None
+        # Two bindings may be the same memory in some call, but not those of new outputs: they need no dependency.
         fresh = {binding for binding, _ in self._plan.outputs}
         used = [accesses(k.access_modes, found, fresh) for k, found in zip(kernels, memories, strict=True)]
         writes_shared = any(donation.binding in bindings for donation in self._plan.donations.values())
@@ -269,7 +270,7 @@ class _GraphBuilder:
         if not self._is_running:
             return
         if self._sequences and self._steps[-1][1] is self._sequences[-1]:
-            self._sequences[-1].is_waited_for = True
+            self._sequences[-1].is_waited_for = True  # the step can wait itself, and this thread computes meanwhile
         else:
             self._add_step(at, self._context.queue.finish)
         self._sync_count += 1
@@ -296,7 +297,7 @@ class _GraphBuilder:
             self._add_step(at, lambda: out.__setitem__(0, view.copy()))
             return
         self._submit()
-        self._sync_count += 1
+        self._sync_count += 1  # the download waits
         self._is_running = False
         self._add_step(at, lambda: out.__setitem__(0, download(make_array())))
 
@@ -332,7 +333,7 @@ class _GraphBuilder:
         )
 
     def _layout_signature(self) -> tuple[object, ...]:
-        """Return what other calls must have in common with this one (`DynamicSlices.layout_signature`)."""
+        """Return the layout signature of this call, which other calls of the graph share (`DynamicSlices`)."""
         storage, trace = self._program.storage, self._trace
         layouts = tuple(trace.locations[node.outputs[0]].layout for node, _ in trace.parameters.slices)
         known = {**trace.arguments, **trace.values}

@@ -163,6 +163,7 @@ class SequenceStep:
 
     def __call__(self) -> None:
         """Run the kernels."""
+        # `run_and_wait` computes in this thread: only the queue keeps the order with other threads' kernels.
         if self.is_waited_for and not self._queue.may_take_long and not (self._writes_shared and active_count() > 1):
             self.sequence.run_and_wait()
             return
@@ -172,6 +173,7 @@ class SequenceStep:
 
     def thunk(self) -> Thunk:
         """Return the shortest function that runs the step."""
+        # It does not look at `may_take_long`: while that is true, `replay` runs `_interruptible_steps`.
         return self.sequence.run_and_wait if self.is_waited_for and not self._writes_shared else self
 
 
@@ -276,7 +278,7 @@ class ArgumentBinding:
             self.bind_buffer()
             return
         if self._is_staged and value.shape == self._layout.shape:
-            value = np.array(value, order="C")
+            value = np.array(value, order="C")  # a copy: the array may change before kernels read it
         elif self._is_staged or not value.flags.c_contiguous:
             self.bind_buffer()
             return
@@ -288,7 +290,7 @@ class ArgumentBinding:
             if address % self._alignment != self._misalignment:
                 self.bind_buffer()
                 return
-            address -= self._misalignment
+            address -= self._misalignment  # kernels add the offset of the captured layout
         for table, index in pointers:
             table[index] = address
         binding = self.binding
@@ -326,7 +328,7 @@ class ArenaDownload:
     def __call__(self) -> None:
         """Copy the array; its kernels have run."""
         source = self._source
-        if source.buffer is not self._buffer:
+        if source.buffer is not self._buffer:  # the arena's buffers have been replaced since the last call
             self._view = self._context.mappings.part(source.whole, source.range.offset, self._dtype, self._layout)
             self._buffer = source.buffer
         self._out[0] = self._view.copy()

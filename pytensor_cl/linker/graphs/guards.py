@@ -118,7 +118,7 @@ def launches_with_scalars(routine: Routine, launches: Sequence[Launch]) -> list[
 
 
 def classify_host_values(nodes: Sequence[Apply], routines: Mapping[Apply, Routine]) -> HostValues:
-    """Return what becomes of the host values of a graph, whose nodes are in the order of execution."""
+    """Classify the host values of a graph, whose nodes are in the order of execution."""
     values = HostValues(blocker=next(filter(None, map(capture_blocker, nodes)), ""))
     _propagate_constants(nodes, values)
     values.index_inputs = _index_inputs(_launch_dependencies(routines, values))

@@ -136,7 +136,7 @@ class DynamicSlices:
         self._captured = [v for v in inputs if v.owner is not None and v not in variables]
 
     def layout_signature(self, parameters: GraphParameters) -> Any:
-        """Return what the calls have in common that one captured graph serves; errors are those of the host nodes.
+        """Return the key shared by all calls that one captured graph serves; host nodes may raise their errors.
 
         The parameters are those of any captured graph for inputs of the same shapes.
         """

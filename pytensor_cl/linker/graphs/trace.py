@@ -109,7 +109,7 @@ class Trace:
 def trace_call(
     program: StepProgram, values: HostValues, slices: DynamicSlices | None, context: Context, vm: StepRunner
 ) -> Trace:
-    """Run a call step by step and return what it did."""
+    """Run a call step by step and return its trace."""
     trace, recorder = Trace(context), LaunchCapture()
     for variable in program.inputs:
         if context_of(variable) and not isinstance(variable, Constant):

@@ -62,7 +62,7 @@ def make_vm(
 
 
 def _signature_source(graph: FunctionGraph, inputs: Sequence[Cell], graph_linker: GraphLinker) -> SignatureSource:
-    """Return what the signatures of calls are made from, for the canonical graph that a host backend would run."""
+    """Return the source of call signatures, for the canonical graph that a host backend would run."""
     shared = {v for v, c in zip(graph.inputs, inputs, strict=True) if isinstance(c, DeviceCell)}
     cells = [ShapeOnlyCell(c) if isinstance(c, DeviceCell) else c for c in inputs]
     dynamic = [c for v, c in zip(graph.inputs, cells, strict=True) if has_dynamic_shape(v)]

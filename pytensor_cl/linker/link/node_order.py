@@ -14,7 +14,7 @@ BLOCKING_OPS = (HostFromGpu, GpuToGpu)
 
 
 def _predecessors(fgraph: FunctionGraph, nodes: Sequence[Apply]) -> dict[Apply, set[Apply]]:
-    """Return what must run before each node: producers of its inputs, and readers of an array that it destroys."""
+    """Return the predecessors of each node: producers of its inputs, and readers of an array that it destroys."""
     predecessors = {node: {v.owner for v in node.inputs if v.owner is not None} for node in nodes}
     for node, others in fgraph.orderings().items():
         predecessors[node].update(n for n in others if n in predecessors)

@@ -409,7 +409,7 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
 
 
 def _inner_kind(op: Op) -> str:
-    """Return what a report calls an Op with an inner graph."""
+    """Return the report's name for an Op with an inner graph."""
     return "loop" if isinstance(op, GpuScan) else "ifelse" if isinstance(op, GpuLazyIfElse) else "objective"
 
 
@@ -438,7 +438,7 @@ def _inner_nodes(op: Any) -> list[InnerNode]:
 
 
 def explain(fn: Any) -> Explanation:
-    """Report what a compiled function runs on devices, what on the host and why, and what it transfers.
+    """Report the nodes of a compiled function on devices and on the host, with reasons, and its transfers.
 
     Parameters
     ----------

@@ -68,11 +68,11 @@ class CallLock:
         return (self,)
 
     def wait(self, function: SerialFunction, action: Run | None = None) -> Run | None:
-        """Wait until the lock may be free; return what runs the call, if this thread has the lock already.
+        """Wait until the lock may be free; return a function for the call if this thread has the lock already.
 
         An `action` runs instead of a call of the function.
         """
-        frame = sys._getframe(1).f_back
+        frame = sys._getframe(1).f_back  # without the call that waits
         if self.is_held_above(frame):
             return action or _nested(function, frame)
         self.wait_until_free()
@@ -88,7 +88,7 @@ class CallLock:
         finally:
             if waiter in self.waiting:
                 self.waiting.remove(waiter)
-            waiter.ended.release()
+            waiter.ended.release()  # `notify` may wait for it
 
     def notify(self) -> None:
         """Wake the first waiting thread; if it has waited for long, wait until it has the lock."""
@@ -115,7 +115,7 @@ class CallLocks:
         self.locks = tuple(locks)  # in the order in which all such functions take them
 
     def wait(self, function: SerialFunction, action: Run | None = None) -> Run:
-        """Return what takes the locks and runs a call of the function, or an action instead."""
+        """Return a function that takes the locks and runs a call of `function`, or an action instead."""
         return partial(_call_under, self.locks, action or _nested(function, sys._getframe(1).f_back))
 
     def notify(self) -> None:
@@ -160,7 +160,7 @@ def _is_call_of(frame: FrameType, function: SerialFunction) -> bool:
 
 
 def _nested(function: SerialFunction, frame: FrameType | None) -> Run:
-    """Return what runs a call in a thread that has the lock.
+    """Return a callable for a call in a thread that has the lock.
 
     That is the function, or a copy of it if a node of a call, or a signal handler, calls the function again: the outer
     call still needs its arguments and intermediate results.
@@ -221,6 +221,7 @@ def _choose_lock(machine: Any) -> None:
     for lock in mine.locks:
         if lock.held:  # a call holds the lock: others must wait for it
             locks[id(lock)] = lock
+    # All functions take locks in one order, so that two of them cannot wait for each other.
     chosen = [locks[key] for key in sorted(locks)]
     if list(mine.locks) != chosen:
         machine.call_lock = chosen[0] if len(chosen) == 1 else CallLocks(chosen)
@@ -239,7 +240,7 @@ def _after_fork() -> None:
     frame = sys._getframe()
     for lock in list(_locks):
         lock.waiting.clear()
-        lock.held = lock.is_held_above(frame)
+        lock.held = lock.is_held_above(frame)  # a call that forks goes on in the child
 
 
 os.register_at_fork(after_in_child=_after_fork)

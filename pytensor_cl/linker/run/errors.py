@@ -187,7 +187,7 @@ class NodeErrors:
         raise AssertionError  # `raise_with_op` does not return
 
     def _out_of_memory(self, at: int, error: BaseException) -> OutOfDeviceMemory:
-        """Return what to raise where a driver had no memory for a command of a node."""
+        """Return the error for a command of a node for which the driver had no memory."""
         node = self._nodes[at]
         name = next((c for v in (*node.outputs, *node.inputs) if (c := context_of(v))), None)
         return OutOfDeviceMemory(str(error) if name is None else get_context(name).memory.describe_failure(error))

@@ -120,7 +120,7 @@ class GraphCache:
         self._replayed = graph
         try:
             graph.replay(values)
-        except (GuardFailure, OutOfDeviceMemory):
+        except (GuardFailure, OutOfDeviceMemory):  # the call runs step by step, with the same random numbers
             restore_rng_states(rng_states)
             self._replayed = None
             self._note_guard_failure(graph)
@@ -189,7 +189,7 @@ class GraphCache:
         if found is not None:
             self._last = signature, found
             graph = found[0]
-            self._graphs[graph.signature] = self._graphs.pop(graph.signature, graph)
+            self._graphs[graph.signature] = self._graphs.pop(graph.signature, graph)  # to the end: the first is evicted
         return found
 
     def _find_graph(self, signature: Any) -> Lookup | None:
@@ -254,7 +254,7 @@ class GraphCache:
             context.memory.free_idle()
             return True
         self._capture_attempts -= 1
-        self._warmup_counts.clear()
+        self._warmup_counts.clear()  # the next attempt comes after WARMUP_CALLS more calls
         if not self._capture_attempts or made.is_permanent:
             self.unsupported_reason = made.reason
             if made.at is not None:

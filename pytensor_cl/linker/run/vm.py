@@ -172,7 +172,7 @@ class OpenCLVM:
         self._errors.raise_at_node(at)
 
     def update_profile(self, profile: Any) -> None:
-        """Add the times of the last call to PyTensor's profile: a device node's is that of its kernels."""
+        """Add the times of the last call to PyTensor's profile; a device node has the time of its kernels."""
         if self._last_timed_call is None:
             return
         for at, seconds in node_seconds(self._last_timed_call).items():

@@ -60,7 +60,7 @@ class Backend:
         return prices.seconds(work)
 
     def is_ready(self) -> bool:
-        """Return whether the backend has compiled in a thread what it can; the first question starts the thread."""
+        """Return whether the backend has compiled in a thread as far as it can; the first call starts the thread."""
         return True
 
     def note_compiled(self) -> None:

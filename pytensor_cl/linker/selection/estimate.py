@@ -205,7 +205,7 @@ class ShapeInference:
         return shapes
 
     def _numbers(self, given: Shapes) -> dict[Variable, Any]:
-        """Return the lengths that do not depend on data, and what they are computed from."""
+        """Return the lengths that do not depend on data, and the variables that they are computed from."""
         known: dict[Variable, Any] = {}
         for node in self._order:
             if isinstance(node.op, Shape_i | ShapeOp):

@@ -55,7 +55,7 @@ class GpuFusedGather(GpuOp):
         return self.apply(inputs, [node.outputs[0].type])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return what the host Op infers: the broadcast shape of the index arrays."""
+        """Return the shape that the host Op infers: the broadcast shape of the index arrays."""
         operands, index = self.split(node.inputs)
         places = [k for k, v in enumerate(operands) if not is_by_value(v)]
         known = zip(*(operands[k].type.broadcastable for k in places), strict=True)

@@ -31,7 +31,7 @@ class _BatchedLoop:
         self._graph = batch.core.fgraph.unfreeze()
 
     def outputs(self) -> list[Variable]:
-        """Return what takes the place of the node's outputs."""
+        """Return the replacements of the node's outputs."""
         outer = self._outer_inputs()
         inner, results = self._inner_graph(outer)
         scan = self._scan

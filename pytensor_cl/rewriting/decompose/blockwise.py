@@ -113,7 +113,7 @@ class BatchIndex:
         return steps.dimshuffle([0 if i == axis else "x" for i in range(self._batch.ndim + self._width)])
 
     def _core_entry(self, axis: int, entry: Any) -> Any:
-        """Return what indexes an axis besides those of the batch."""
+        """Return the index of an axis outside of the batch."""
         batch = self._batch.ndim
         if isinstance(entry, slice):
             if axis not in self._moving:
@@ -162,7 +162,7 @@ class BatchIndex:
 
 
 def _entry(entry: Any, inputs: Sequence[Variable]) -> Any:
-    """Return what indexes an axis: a slice of variables, or a variable."""
+    """Return the index of an axis: a slice of variables, or a variable."""
     if not isinstance(entry, slice):
         return inputs[entry]
     return slice(*(None if e is None else inputs[e] for e in (entry.start, entry.stop, entry.step)))

@@ -260,7 +260,7 @@ def _is_known_rectangle(a: Variable) -> bool:
 
 
 def _lowered(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
-    """Return what replaces the outputs of a node; None if it stays."""
+    """Return the replacements of a node's outputs; None if it stays."""
     is_batched = isinstance(node.op, Blockwise)
     core = node.op.core_op if is_batched else node.op
     form = _FORMS.get(type(core))

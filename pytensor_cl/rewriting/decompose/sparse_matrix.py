@@ -1,4 +1,4 @@
-"""A sparse matrix as dense vectors, and what is done with the vectors: coordinates, order, sums, searches.
+"""A sparse matrix as dense vectors, and operations on the vectors: coordinates, order, sums, searches.
 
 All vectors are tensors, which devices can hold; no object of SciPy is made.
 """

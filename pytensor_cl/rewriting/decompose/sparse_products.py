@@ -154,7 +154,7 @@ def _is_real(node: Apply) -> bool:
 
 
 def _replacement(node: Apply, package: ModuleType) -> Variable | None:
-    """Return what replaces a node, None if it stays."""
+    """Return the replacement of a node; None if it stays."""
     kind = type(node.op)
     form = _FORMS.get(kind.__name__) if kind.__module__ == "pytensor.sparse.math" else None
     return form(node, package) if form is not None and _is_real(node) else None

@@ -1,4 +1,4 @@
-"""Ops that NUMBA may run, and what else it may run inside of loops."""
+"""Ops that NUMBA may run, and further ones that it may run inside of loops."""
 
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import DeepCopyOp, TypeCastingOp, ViewOp

@@ -35,7 +35,7 @@ class FusionBarrier(Op):
         self.host.perform(self.host.make_node(*node.inputs), inputs, output_storage)
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return what the Elemwise infers."""
+        """Return the shapes that the Elemwise infers."""
         return self.host.infer_shape(self.host.make_node(*node.inputs), shapes)
 
 

@@ -85,7 +85,7 @@ def _are_all_the_same_float(node: Apply) -> bool:
 
 
 def _depth_first(outputs: Sequence[Variable]) -> Iterator[Apply]:
-    """Yield the nodes of a graph, each directly after what it alone reads: few values are alive at a time."""
+    """Yield the nodes of a graph, each directly after the nodes that it alone reads: few values are alive at a time."""
     seen: set[Apply] = set()
     todo = [(v.owner, False) for v in reversed(outputs) if v.owner is not None]
     while todo:

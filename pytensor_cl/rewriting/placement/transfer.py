@@ -18,7 +18,7 @@ def _source(variable: Variable, op_type: type) -> Variable | None:
 
 
 def _cut(node: Apply) -> Variable | None:
-    """Return what takes the place of a node's output; None if nothing does.
+    """Return the replacement of a node's output; None if there is none.
 
     GpuFromHost(HostFromGpu(g)) -> g, or GpuToGpu(g) between contexts; HostFromGpu(GpuFromHost(x)) -> x;
     GpuToGpu<a>(x in a) -> x. Shapes of HostFromGpu(g) are those of g, without the values.

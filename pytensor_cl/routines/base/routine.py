@@ -147,7 +147,7 @@ class DeviceTables:
 
 
 def struct_argument(context: Context, packed: bytes, in_buffer: bool) -> Any:
-    """Return what a kernel takes as a struct: the bytes, or a buffer that holds them.
+    """Return a kernel argument for a struct: the bytes, or a buffer that holds them.
 
     A kernel's arguments may have ``DeviceInfo.max_parameter_size`` bytes together. A struct with members for each
     dimension may have more: such kernels read it from a buffer.

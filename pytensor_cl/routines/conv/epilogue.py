@@ -1,4 +1,4 @@
-"""Functions that convolutions apply to what they store."""
+"""Functions that convolutions apply to each element before they store it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -63,7 +63,7 @@ class Im2colSchedule:
         return {"micro": name, "mr": self.mr, "vectors": self.vectors}
 
     def preambles(self) -> tuple[str, ...]:
-        """Return what must precede the kernel: the products of register tiles."""
+        """Return OpenCL C that must precede the kernel: the products of register tiles."""
         types = {"ctype": arithmetic_types(self.dtype)["ctype"], "itemsize": self.dtype.itemsize, "lanes": self.lanes}
         name = self.tile()["micro"]
         return plan_preamble(), render(

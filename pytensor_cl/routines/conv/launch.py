@@ -58,7 +58,7 @@ def col2im_launch(kernel: Kernel, p: Problem, blocks: Col2imBlocks, lanes: int, 
 def grad_weights_launch(
     kernel: Kernel, p: Problem, blocks: GradWeightsBlocks, lanes: int, span: Sequence[int]
 ) -> Launch:
-    """Return how to launch kernels/conv/grad_weights.mako for a convolution; `span` is that of x, as of `encode`."""
+    """Return the launch of kernels/conv/grad_weights.mako for a convolution; `span`: that of x in `encode`."""
     split_k = max(1, blocks.grid[2] // p.groups)
     taps = tuple(a.taps for a in p.axes)
     target = Layout((p.groups, p.m, p.c, *taps), (*p.w, *(a.w for a in p.axes)), p.starts[1])

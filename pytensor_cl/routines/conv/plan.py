@@ -51,7 +51,7 @@ CALL = Struct(("long", "x w y"), name="conv_call")
 
 
 def plan_preamble() -> str:
-    """Return what kernels of the conv family have in common: structs, indices of positions and taps."""
+    """Return the OpenCL C that kernels of the conv family share: structs, indices of positions and taps."""
     return render("conv/plan", strides=_STRIDES, plan=_PLAN, call=CALL)
 
 
@@ -218,6 +218,7 @@ def _phases(a: Axis) -> Iterator[tuple[Axis, int, int]]:
     common = gcd(a.stride, a.dilation)
     period = a.stride // common  # distance between the taps of one phase
     for r in range(min(a.stride, a.image)):
+        # a.taps: no tap meets the elements of this phase, whose gradient is zero.
         first = next((t for t in range(period) if (r + a.pad - t * a.dilation) % a.stride == 0), a.taps)
         taps = max(0, ceil_div(a.taps - first, period))
         shift = (r + a.pad - first * a.dilation) // a.stride if taps else 0
@@ -247,7 +248,7 @@ def signals(ndim: int, x: Layout, w: Layout, y: Layout, padding: Sequence[int]) 
     rows = zip(y.shape[-ndim:], w.shape[-ndim:], x.shape[-ndim:], padding, strict=True)
     spatial = zip(*(layout.strides[-ndim:] for layout in (x, w, y)), strict=True)
     plain = (Axis(q, t, n, 1, 1, p, *s) for (q, t, n, p), s in zip(rows, spatial, strict=True))
-    axes, start = _flipped(tuple(plain), True)
+    axes, start = _flipped(tuple(plain), True)  # a convolution in the sense of mathematics, not a correlation
     extents = batch[0], groups[0], m[0], 1
     return Problem(
         *extents, axes, (batch[1], groups[1], 0), (groups[2], m[2], 0), (batch[3], groups[3], m[3]), (0, start, 0)
@@ -281,7 +282,7 @@ def _with_taps_ascending(problem: Problem) -> Problem:
 
 def simplify(problem: Problem) -> Problem:
     """Return the same problem with three spatial dimensions, as few of them used as can be."""
-    if problem.depth == 0:
+    if problem.depth == 0:  # sums of no terms: kernels need one tap, but no channel
         problem = problem._replace(c=0, axes=tuple(a._replace(taps=1, w=0) for a in problem.axes))
     problem = _with_taps_ascending(problem)
     axes: list[Axis] = []

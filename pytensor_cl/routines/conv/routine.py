@@ -105,7 +105,7 @@ class ConvForward(_Convolution):
         self.engine.run(self.problems, x, w, outputs, extra)
 
     def problems(self, x: Layout, w: Layout, y: Layout) -> tuple[Problem, ...]:
-        """Return what is to be computed."""
+        """Return the convolution as one problem."""
         return (forward(self.geometry, x, w, y),)
 
 
@@ -141,7 +141,7 @@ class ConvGradInput(_Convolution):
         return forward(self.geometry, dx, w, dy)
 
     def problems(self, dy: Layout, w: Layout, dx: Layout) -> tuple[Problem, ...]:
-        """Return what is to be computed, for each phase of the strides."""
+        """Return the gradient as one problem for each phase of the strides."""
         return tuple(grad_input(self.geometry, w, dy, dx))
 
 
@@ -171,7 +171,7 @@ class ConvGradWeight(_Convolution):
         self.engine.run(self.problems, x, dy, outputs, (), FusedGradient("grad_weights", self.convolution))
 
     def problems(self, x: Layout, dy: Layout, dw: Layout) -> tuple[Problem, ...]:
-        """Return what is to be computed."""
+        """Return the gradient as one problem: it is a convolution, too."""
         return (grad_weight(self.geometry, x, dy, dw),)
 
     def convolution(self, x: Layout, dy: Layout, dw: Layout) -> Problem:

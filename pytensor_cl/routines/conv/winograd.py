@@ -203,7 +203,7 @@ class Winograd:
     def plan(
         self, p: Problem, span: Sequence[int]
     ) -> Callable[[GpuArray, GpuArray, GpuArray, Sequence[GpuArray]], None]:
-        """Return what enqueues a simplified problem, given x, w, y and what the epilogue reads.
+        """Return a function that enqueues a simplified problem, given x, w, y and the epilogue's arrays.
 
         `p`: a problem for which Winograd applies; `span`: first and one past the last element of x and w (`encode`).
         """

@@ -31,7 +31,7 @@ def _times(roots: Sequence[Fraction]) -> list[Fraction]:
 
 
 def transforms(count: int, taps: int, points: Sequence[Fraction]) -> Transforms:
-    """Return what computes `count` neighbouring elements of a correlation with `taps` taps.
+    """Return the transforms for `count` neighbouring elements of a correlation with `taps` taps.
 
     d and g are evaluated as polynomials at the points and at infinity, which is the transposed algorithm of Toom and
     Cook; as many products are left as there are elements of d.

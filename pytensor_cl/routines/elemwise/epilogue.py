@@ -1,4 +1,4 @@
-"""Functions that a kernel applies to what it computed while it stores it."""
+"""Functions that a kernel applies to its results before it stores them."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -59,7 +59,7 @@ class Epilogue:
         }
 
     def preambles(self, lanes: int) -> tuple[str, ...]:
-        """Return what must precede such a kernel."""
+        """Return OpenCL C that must precede a kernel with the epilogue."""
         used = dict.fromkeys((*self.function.input_dtypes, *self.output_dtypes)) if lanes > 1 else ()
         return (*(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used), *self.function.preambles)
 

@@ -47,7 +47,7 @@ class Fold(NamedTuple):
         return tuple(a for a, own in enumerate(self.roles) if own == role)
 
     def parts(self) -> list[tuple[Shape, Strides, tuple[int, ...]]]:
-        """Return shape, strides and shifts of what is computed at once: whole groups, and the rows that are left."""
+        """Return shape, strides and shifts of each launch: whole groups of rows, and the rows that are left."""
         whole, rest = divmod(self.shape[0], self.group)
         steps = tuple(self.group * s[0] for s in self.strides)
         strides = tuple((step, int(role in ("dense", "row"))) for role, step in zip(self.roles, steps, strict=True))

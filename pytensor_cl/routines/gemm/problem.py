@@ -77,7 +77,7 @@ class CpuBlocking(NamedTuple):
 
 
 def plan_preamble() -> str:
-    """Return what kernels of the gemm family have in common: structs, partition, function attributes."""
+    """Return the OpenCL C that kernels of the gemm family share: structs, partition, function attributes."""
     return render("gemm/plan", operand=GEMM_OPERAND, plan=GEMM_PLAN)
 
 

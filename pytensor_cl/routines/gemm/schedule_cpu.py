@@ -196,7 +196,7 @@ class CpuSchedule:
         return CpuBlocking(mc, kc, pack_a, prefetch=prefetch, triangle=p.triangle, split_k=split_k)
 
     def _blocking(self, p: GemmProblem, x: int, y: int, split_k: int) -> CpuBlocking:
-        """Blocking where each work-item packs what it needs of B."""
+        """Return the blocking where each work-item packs its part of B."""
         tile, rows, columns = self.tile, ceil_div(p.m, y), ceil_div(p.n, x)
         blocking = self._common_blocking(p, rows, columns, split_k)
         mc, kc = blocking.mc, blocking.kc

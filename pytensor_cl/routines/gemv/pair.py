@@ -199,7 +199,7 @@ class GemvPair(Routine):
     # Layouts
 
     def _split(self, inputs: Operands) -> tuple[Operands, Operands, Operands]:
-        """Return what belongs to the first product, to the function, and to the second product, as its inputs.
+        """Return the inputs of the first product, of the function, and of the second product.
 
         The first product is None among the function's operands; the second product's inputs lack A and the factor.
         """
@@ -208,7 +208,7 @@ class GemvPair(Routine):
         return inputs[:5], operands, inputs[-3:]
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the layouts of the second product and of what is stored.
+        """Return the layouts of the second product and of the stored values.
 
         Raises `ValueError`: the shapes do not fit together.
         """

@@ -201,7 +201,7 @@ class Indexing(Checked):
     # The index
 
     def key(self, array: GpuArray, values: Sequence[Any]) -> Key:
-        """Return what the plan for an array and its index inputs depends on."""
+        """Return the key of the plan for an array and its index inputs."""
         return array.layout[:2], *[v.layout[:2] if isinstance(v, GpuArray) else int(v) for v in values]
 
     def select(self, array: Layout, values: Sequence[Any]) -> Selection:

@@ -1,4 +1,4 @@
-"""Functions of the elements that index arrays pick: what they do not pick is never computed."""
+"""Functions of the elements that index arrays pick; other elements are never computed."""
 
 from collections.abc import Sequence
 from functools import cached_property

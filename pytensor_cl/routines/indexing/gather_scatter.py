@@ -330,7 +330,7 @@ class Scatter(Indexing):
         self._write(plan, output, value, values, key)
 
     def _write(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, values: Sequence[Any], key: Any) -> None:
-        """Write the values into what is a copy of the array, or into private copies."""
+        """Write the values into a copy of the array, or into private copies."""
         way = plan.way
         if isinstance(way, _Direct):
             self._write_directly(way, target, self._prepared(plan, value), *self.used(values))
@@ -434,9 +434,10 @@ class Scatter(Indexing):
         if direct is not None:
             return _ScatterPlan(selection, dtype, direct)
         find = self.positions(selection, index)
-        if 0 in selection.shape:
+        if 0 in selection.shape:  # nothing is written, but wrong indices are reported all the same
             return _ScatterPlan(selection, dtype, _CheckIndex(find if self.is_checked else NO_LAUNCH))
         runs = self._value_runs(selection, value)
+        # The kernels loop over one run of values, on schedule cpu over two.
         are_spread = len(runs) > (1 if self.schedule == "simt" else 2)
         if are_spread:
             value = Layout.contiguous(selection.shape)

@@ -101,7 +101,7 @@ class RavelMultiIndex(_Indices):
         return tuple(map(ctype, self.dtypes))
 
     def _weights(self, dims: tuple[int, ...], size: int) -> tuple[int, ...]:
-        """Return what an index along each dimension counts."""
+        """Return the stride of an index along each dimension, in elements."""
         if len(dims) != len(self.dtypes):
             raise ValueError(f"parameter multi_index must be a sequence of length {len(dims)}")
         if prod(dims) > MAX_SIZE:

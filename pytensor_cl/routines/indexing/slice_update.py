@@ -59,7 +59,7 @@ def _axis(item: int | slice, n: int, y: int) -> _Axis:
 
 
 def _axes(items: Items, shape: Sequence[int], value: Layout) -> list[_Axis]:
-    """Return what an index takes of each dimension; the value has the shape of that."""
+    """Return the elements that an index takes of each dimension; the value has the same shape."""
     items = (*items, *[slice(None)] * (len(shape) - len(items)))
     steps = iter(value.strides)
     return [_axis(i, n, next(steps) if isinstance(i, slice) else 0) for i, n in zip(items, shape, strict=True)]

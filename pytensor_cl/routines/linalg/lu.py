@@ -1,4 +1,4 @@
-"""LU factors with partial pivoting, and what is computed from them: solutions, determinants, inverses."""
+"""LU factors with partial pivoting, and their uses: solutions, determinants, inverses."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -317,7 +317,7 @@ class Inverse(_LURoutine, Checked):
         return (Layout.contiguous(a.shape),)
 
     def error(self, finding: ErrorRecord) -> Exception:
-        """Return what NumPy raises."""
+        """Return NumPy's error."""
         return np.linalg.LinAlgError("Singular matrix")
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
@@ -358,7 +358,7 @@ class Permutation(_LURoutine, Checked):
         return (Layout.contiguous(pivots.shape),)
 
     def error(self, finding: ErrorRecord) -> Exception:
-        """Return what NumPy raises for an index."""
+        """Return NumPy's error for an index."""
         return IndexError(f"index {finding.value} is out of bounds for axis 0 with size {finding.limit}")
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:

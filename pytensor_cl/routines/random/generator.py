@@ -66,7 +66,7 @@ class RawSequence(ABC):
         """Set the Generator to a position, with a half of a number that is pending or not."""
 
     def go(self, position: int) -> None:
-        """Set the Generator to a position; what is pending stays."""
+        """Set the Generator to a position; a pending half of a number stays."""
         self._set(position, self._saved["has_uint32"], self._saved["uinteger"])
 
     def go_to_half(self, word: int) -> None:

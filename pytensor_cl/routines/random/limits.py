@@ -15,6 +15,5 @@ MIN_CHUNK = 64  # positions of a chunk of other numbers
 MAX_CHUNK = {"cpu": 16384, "simt": 512}  # positions of a chunk
 CHUNK_PADDING = 8  # places after those of a chunk: vectors are written and read past its end
 ROUND_POSITIONS = 1 << 22  # positions that are followed at once
-# The list of draws that the kernel leaves to NumPy has room for ODD_DRAWS, and one in POSITIONS_PER_ODD_DRAW positions.
-ODD_DRAWS = 256
+ODD_DRAWS = 256  # draws in the list for NumPy, besides one for each POSITIONS_PER_ODD_DRAW positions
 POSITIONS_PER_ODD_DRAW = 256

@@ -124,6 +124,7 @@ class Stream:
         if variate.table is not None:
             table = self.context.from_host(variate.table(*values))
         task = _Task(sequence, generator, tuple(values), constants, variate.is_exact(*values), table)
+        # NumPy takes the pending half of a number first: its position is -1.
         origin = -1 if variate.word_bits == 32 and sequence.pending is not None else 0
         done = 0
         while done < size:
@@ -148,6 +149,7 @@ class Stream:
         shares = CHUNKS_PER_UNIT * units * (1 if self.schedule == "cpu" else 8 * SMALL_GROUP_ITEMS)
         longest = max(MAX_CHUNK[self.schedule], (32 if self.schedule == "cpu" else 8) * variate.warm)
         chunk = int(min(max(MIN_CHUNK, positions / shares), longest)) & ~1
+        # More than the expected number of positions, so that one round nearly always makes all draws.
         count = max(1, ceil(min(1.005 * positions + 4 * positions**0.5 + 32, ROUND_POSITIONS) / chunk))
         capacity = ceil(chunk / variate.least) + CHUNK_PADDING
         draws = self.context.empty((count * capacity,), "float64" if variate.kind == "double" else "int64")
@@ -194,7 +196,7 @@ class Stream:
         Raises `NotNumpy`: chains do not meet.
         """
         odd = self._launch(task, chunks, np.array([-1, -1]), chunks.chunks)
-        for _ in range(chunks.chunks):
+        for _ in range(chunks.chunks):  # each round settles one more chunk at least
             report = self.context.download(chunks.report)
             _, firsts, ends = report
             apart = np.flatnonzero(firsts[1:] != ends[:-1]) + 1

@@ -153,7 +153,7 @@ def packed_rows(problem: Problem, lanes: int) -> RowPacking | None:
 
 
 def after_packed_rows(problem: Problem, packing: RowPacking, chunks: int) -> Problem:
-    """Return what is left to do when `chunks` rows of results and the rest follow one another."""
+    """Return the problem that remains when `chunks` rows of results and the rest follow one another."""
     width = problem.columns[0]
     rows = (chunks * packing.first.outputs + packing.rest.outputs) // width
     return problem._replace(reduced=((rows, width),), in_shift=0)
@@ -178,7 +178,7 @@ def outermost_stage(problem: Problem) -> Problem | None:
 
 
 def after_outermost_stage(problem: Problem, first: Problem, chunks: int) -> Problem:
-    """Return what is left to do when the outermost dimension has become `chunks` rows."""
+    """Return the problem that remains when the outermost dimension has become `chunks` rows."""
     return problem._replace(reduced=(*problem.reduced[:-1], (chunks, first.outputs)), in_shift=0)
 
 

@@ -292,7 +292,10 @@ def split_cpu(
     blocks = count // rows.columns * tiles if pattern == "columns" else count
     workers = ITEMS_PER_UNIT * units if count * total >= MIN_SHARED_ELEMENTS else 1
     chunks = 1
+    # With few blocks, rows are split as well. Each loop over a split row is a launch, which finds less in the caches,
+    # so rows that stay in a core's cache are split only if compute units would idle.
     if blocks < (2 * units if is_cached and passes > 1 else 4 * workers):
+        # A multiple of `workers` tasks, unless chunks would be too short.
         chunks = min(workers // gcd(blocks, workers), count * total // (blocks * min_task))
     if is_rounded and chunks > 1:
         chunks = max(chunks, ceil_div(total, MAX_SEQUENTIAL_TERMS))

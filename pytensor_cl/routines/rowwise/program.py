@@ -135,7 +135,7 @@ class RowFunction:
         return sum(s.cost for s, kind in zip(self.steps, kinds, strict=True) if kind == "row" and isinstance(s, Map))
 
     def step(self, value: int) -> Map | Reduce | None:
-        """Return what computes a value; None for an operand."""
+        """Return the step that computes a value; None for an operand."""
         return self.steps[value - len(self.operands)] if value >= len(self.operands) else None
 
 

@@ -173,13 +173,13 @@ class Rowwise(Checked):
         arrays: list[Any] = [inputs[k] for k in self._operands]
         arrays.extend(outputs)
         layouts = [layout_of(array) for array in arrays]
-        key = tuple([layout[:2] for layout in layouts])
+        key = tuple([layout[:2] for layout in layouts])  # without offsets: a plan serves arrays anywhere in buffers
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, layouts)
             plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         tables: Any = inputs[len(self.function.operands) :]
-        if tables:
+        if tables:  # also where nothing is computed: wrong indices are reported
             self._takes.check(inputs, tables, is_idle=plan.is_idle)
         for number, rows in self._gathered_rows.gathered(arrays) if plan.gathers is None else ():
             arrays[number], layouts[number] = rows, rows.layout
@@ -193,6 +193,7 @@ class Rowwise(Checked):
         arguments: list[Any] = [convert(inputs[k]) for k, convert in self._scalars]
         arguments += [array.buffer for array in arrays]
         arguments += [memory.allocate(n) if n else None for n in (plan.scratch, plan.partials)]
+        # The first one says whether stores bypass the cache: `Plan.shifts`.
         offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
         more = *(self._takes.arguments(tables) if tables else ()), *self._gathered_rows.arguments(plan.gathers)
         queue = self.context.queue

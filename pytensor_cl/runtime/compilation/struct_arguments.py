@@ -100,7 +100,7 @@ class StructBuffers:
 def setter(
     handle: "cl.Kernel", set_bytes: Callable[[int, Any], None], places: frozenset[int], buffers: StructBuffers
 ) -> Callable[[int, Any], None]:
-    """Return what sets arguments that are passed by value, of a kernel that reads structs from buffers.
+    """Return the setter of by-value arguments, for a kernel that reads structs from buffers.
 
     `handle`: the kernel; `set_bytes`: sets the other arguments; `buffers`: where structs are. The kernel does not keep
     a buffer that was set: the result does, until it sets another one. What is enqueued keeps its arguments.

@@ -247,7 +247,7 @@ class KernelBatch:
         shapes = [(*kernel.launch.global_size, 1, 1)[:3] for kernel in kernels]
         for k, (kernel, shape) in enumerate(zip(kernels, shapes, strict=True)):
             first = layout.arguments[k]
-            head = kernel.entry.address, first, *shape, prod(shape), depends_on[k] % (1 << 64)
+            head = kernel.entry.address, first, *shape, prod(shape), depends_on[k] % (1 << 64)  # -1 as unsigned
             self.words[_KERNEL_WORDS * k : _KERNEL_WORDS * k + len(head)] = head
             for i, (begin, _) in layout.values[k].items():
                 self.words[first // _WORD + i] = begin - first
@@ -331,7 +331,7 @@ class KernelBatch:
     def run_and_wait(self) -> None:
         """Run the kernels, and all commands enqueued before them, to the end, in the calling thread too."""
         queue, workers, tuner = self._context.queue, self._workers, self._tuner
-        if queue.has_pending:
+        if queue.has_pending:  # this thread would compute before commands that are enqueued
             queue.finish()
         slot = self._fill_slot()
         caller, callers, began = object(), workers.active_callers, perf_counter()
@@ -344,11 +344,12 @@ class KernelBatch:
             if mode == PARKED_WORKERS or mode != self._slot_modes[slot]:
                 self._write_call(slot, mode)
             if mode == NEW_WORKERS:
+                # PoCL runs a pending command only when no worker is parked any more.
                 is_parking = tuner.parks_workers(is_burst) and not queue.has_pending
                 self._enqueue(slot, tuner.max_workers, 1 + tuner.max_workers, workers.parking_cycles() * is_parking)
                 self._events[slot] = None  # the launch ends only when no worker is parked any more
             address = self._host_addresses[slot]
-            self._host_entry(address, address + _GLOBAL_ID)
+            self._host_entry(address, address + _GLOBAL_ID)  # takes part; returns when all kernels have ended
         except BaseException:  # a signal, before this thread took part or after it
             try:
                 queue.finish_raw()
@@ -376,7 +377,7 @@ class KernelBatch:
 
     def _fill_slot(self) -> int:
         """Copy the table to a slot that no launch reads; return the slot's number."""
-        self._last_address = None, 0
+        self._last_address = None, 0  # a batch must keep no buffer alive between calls
         slot = self._next_slot
         self._next_slot = (slot + 1) % _SLOT_COUNT
         event = self._events[slot]

@@ -28,8 +28,8 @@ PARKED_CYCLES = 800_000
 BURST_GAP = 2.5e-4
 """Seconds between the end of a call and the next call up to which the two belong to a burst."""
 _GAP_SHARE, _MAX_GAP_FACTOR = 0.25, 4.0
-# After long calls the interpreter's data has left the caches, so the gap is longer: a share of the call, at most so
-# many times BURST_GAP. Workers are parked for longer by the same factor.
+# After long calls the interpreter's data has left the caches, so the gap is longer: a share of the call, at most this
+# multiple of BURST_GAP. Workers are parked for longer by the same factor.
 START_SECONDS = 2e-4
 """Seconds after a launch within which its workers begin; later ones are not expected."""
 _BURST_CALLS = 3  # calls in quick succession from which there is a burst
@@ -56,6 +56,7 @@ class WorkerPool:
         memory = mappings.memory_of(self.mailboxes)
         _write_cores(memory, pinned_cores())
         self.address = int(memory.__array_interface__["data"][0])
+        # A memoryview: it reads and writes single elements faster than NumPy.
         states = memoryview(memory.view(np.uint32))[:: _MAILBOX_BYTES // 4]
         self._latest_launch, self._states = states[:1], states[1:]
         self.spin_cycles = spin_cycles
@@ -101,6 +102,7 @@ class WorkerPool:
         if self._exclusive_waits:
             spin_cycles = 0
         self._may_be_parked, self._launched_workers, self._launched_at = spin_cycles > 0, size, self._call_began
+        # Workers of earlier launches poll this number, and leave when it is not theirs.
         number = self._launch_number = self._latest_launch[0] = (self._launch_number + 1) % CALL_NUMBERS
         return number, spin_cycles
 
