@@ -164,14 +164,14 @@ def _print_finding(finding: Finding) -> None:
 
 def _collect(title: str, findings: Iterator[Finding], *, show: bool) -> list[Finding]:
     """Collect a section; each line is printed when it is known, because some take seconds."""
-    found = []
+    collected = []
     if show:
         print(paint(title, "bold"))
     for finding in findings:
-        found.append(finding)
+        collected.append(finding)
         if show:
             _print_finding(finding)
-    return found
+    return collected
 
 
 def run(options: argparse.Namespace) -> int:

@@ -25,10 +25,10 @@ def view_root(variable: Variable) -> Variable:
 
 def views_of(variable: Variable, nodes: Iterable[Apply]) -> set[Variable]:
     """Return a variable and all results of `nodes`, in their order, that may share its memory."""
-    found = {variable}
+    views = {variable}
     for node in nodes:
         may_alias = getattr(node.op, "may_alias", False)
         viewed = node.inputs if may_alias else [node.inputs[i] for many in node.op.view_map.values() for i in many]
-        if not found.isdisjoint(viewed):
-            found.update(node.outputs)
-    return found
+        if not views.isdisjoint(viewed):
+            views.update(node.outputs)
+    return views

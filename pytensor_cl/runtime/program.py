@@ -156,16 +156,16 @@ class ProgramCache:
         `CompilationError`: the driver rejects the program; holds its log and the numbered source.
         """
         wanted = {s.name: s for s in sources}
-        found = {name: self._programs.get(name) for name in wanted}
-        new = [s for s in wanted.values() if found[s.name] is None]
+        programs = {name: self._programs.get(name) for name in wanted}
+        new = [s for s in wanted.values() if programs[s.name] is None]
         if new:
             self._check_room("".join(source.source for source in new))
             with compiling(f"{len(new)} kernel{'s' * (len(new) > 1)}", self._driver):
                 program = self._compile(assemble(new))
             self._recent.append(program)
-            found.update((s.name, program) for s in new)
+            programs.update((s.name, program) for s in new)
             self._programs.update((s.name, program) for s in new)
-        return [program for program in found.values() if program is not None]
+        return [program for program in programs.values() if program is not None]
 
     def _compile(self, text: str) -> "cl.Program":
         """Build the first variant of a text that the driver accepts."""

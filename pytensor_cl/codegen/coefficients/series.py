@@ -59,15 +59,15 @@ def bessel_power(order: int, count: int) -> list[Fraction]:
 @cache
 def debye(count: int) -> list[list[Fraction]]:
     """Coefficients, in powers of ``p**2``, of ``U_k(p) / p**k`` (DLMF 10.41.9)."""
-    u, found = [Fraction(1)], []
+    u, rows = [Fraction(1)], []
     for k in range(count):
-        found.append(u[k::2])
+        rows.append(u[k::2])
         following = [Fraction(0)] * (len(u) + 3)
         for n, c in enumerate(u):
             following[n + 1] += c * n / 2 + c / (8 * (n + 1))
             following[n + 3] -= c * n / 2 + 5 * c / (8 * (n + 3))
         u = following
-    return found
+    return rows
 
 
 @cache

@@ -28,15 +28,15 @@ def accesses(access_modes: str, memories: Sequence[Any], fresh: Collection[Buffe
     Memory is a binding or a buffer; None for values and null pointers. Nothing else in the call uses the memory of
     `fresh` bindings; others may be the same memory, in some calls.
     """
-    found = []
+    ranges = []
     for mode, memory in zip(access_modes, memories, strict=True):
         if isinstance(memory, ArenaBinding):
-            found.append(Access(("arena", memory.range.number), memory.range.offset, memory.range.end, mode == "w"))
+            ranges.append(Access(("arena", memory.range.number), memory.range.offset, memory.range.end, mode == "w"))
         elif memory is not None:
             is_external = isinstance(memory, BufferBinding) and memory not in fresh
             key = "external" if is_external else memory if isinstance(memory, BufferBinding) else memory.int_ptr
-            found.append(Access(key, 0, 1, mode == "w"))
-    return found
+            ranges.append(Access(key, 0, 1, mode == "w"))
+    return ranges
 
 
 def predecessor_index(used: Sequence[Sequence[Access]]) -> list[int]:

@@ -155,13 +155,13 @@ def _is_constant_node(node: Apply, values: HostValues) -> bool:
 
 def _launch_dependencies(routines: Mapping[Apply, Routine], values: HostValues) -> list[Variable]:
     """Return the host values that launches depend on, without constants."""
-    found: dict[Variable, None] = {}
+    dependent: dict[Variable, None] = {}
     for node, routine in routines.items():
         by_value = scalar_arguments(routine)
         for k, variable in enumerate(node.inputs):
             if context_of(variable) is None and k not in by_value and not values.is_known(variable):
-                found[variable] = None
-    return list(found)
+                dependent[variable] = None
+    return list(dependent)
 
 
 def _index_inputs(dependencies: Iterable[Variable]) -> list[Variable]:
@@ -169,15 +169,15 @@ def _index_inputs(dependencies: Iterable[Variable]) -> list[Variable]:
 
     With them in the signature, what is computed from them need not be computed in each call.
     """
-    found: dict[Variable, None] = {}
+    inputs: dict[Variable, None] = {}
     for variable in dependencies:
         before = list(_host_ancestors(variable))
         roots = {v: None for v in (variable, *(v for n in before for v in n.inputs)) if v.owner is None}
         is_arithmetic = all(isinstance(n.op, (*ARITHMETIC, *SHAPES)) for n in before)
         numbers = [v for v in roots if not isinstance(v, Constant) and getattr(v.type, "ndim", None) == 0]
         if is_arithmetic and all(v.type.dtype in discrete_dtypes for v in numbers):
-            found.update(dict.fromkeys(numbers))
-    return list(found)
+            inputs.update(dict.fromkeys(numbers))
+    return list(inputs)
 
 
 def capture_blocker(node: Apply) -> str:

@@ -133,7 +133,7 @@ def _assign(allocations: Sequence[Allocation], order: Sequence[int], alignment: 
     """Give each allocation, in this order, the smallest gap between those that are live at the same time."""
     first, last = (np.array([getattr(allocations[k], name) for k in order], np.int64) for name in ("first", "last"))
     numbers, offsets, ends = np.zeros((3, len(order)), np.int64)
-    found: dict[int, ArenaRange] = {}
+    ranges: dict[int, ArenaRange] = {}
     for n, k in enumerate(order):
         nbytes = max(allocations[k].nbytes, 1)
         concurrent = np.flatnonzero((first[:n] <= last[n]) & (first[n] <= last[:n]))
@@ -145,8 +145,8 @@ def _assign(allocations: Sequence[Allocation], order: Sequence[int], alignment: 
                 break
             number += 1
         numbers[n], offsets[n], ends[n] = number, offset, _aligned(offset + nbytes, alignment)
-        found[k] = ArenaRange(number, offset, nbytes)
-    return [found[k] for k in range(len(allocations))]
+        ranges[k] = ArenaRange(number, offset, nbytes)
+    return [ranges[k] for k in range(len(allocations))]
 
 
 def _smallest_gap(offsets: np.ndarray, ends: np.ndarray, nbytes: int) -> int:

@@ -166,7 +166,7 @@ class DynamicSlices:
 def find_dynamic_slices(program: StepProgram, values: HostValues) -> DynamicSlices | None:
     """Return the slices whose offset may differ from call to call; None if there are none."""
     results = {id(cell) for cell in program.results}
-    kept = {v for v, cell in program.storage.items() if id(cell) in results}
+    returned = {v for v, cell in program.storage.items() if id(cell) in results}
     variables = set(values.index_inputs)
     nodes: set[Apply] = set()  # host nodes that compute with the indices
     slices: set[Apply] = set()
@@ -174,7 +174,7 @@ def find_dynamic_slices(program: StepProgram, values: HostValues) -> DynamicSlic
         if isinstance(node.op, GpuSubtensor):
             bounds = node.inputs[1:]
             is_dynamic = all(map(values.is_known, bounds)) and not variables.isdisjoint(bounds)
-            if is_dynamic and kept.isdisjoint(views_of(node.outputs[0], program.nodes)):
+            if is_dynamic and returned.isdisjoint(views_of(node.outputs[0], program.nodes)):
                 slices.add(node)
         elif not variables.isdisjoint(node.inputs) and values.constants.issuperset(node.outputs):
             nodes.add(node)

@@ -185,7 +185,7 @@ def _bind_dynamic_slice(trace: Trace, program: StepProgram, node: Apply) -> bool
 
 def _free_intermediates(program: StepProgram) -> None:
     """Empty the cells of device arrays that are no results."""
-    kept = {id(cell) for cell, _ in program.device_results()}
+    results = {id(cell) for cell, _ in program.device_results()}
     for variable, cell in program.storage.items():
-        if variable.owner is not None and context_of(variable) and id(cell) not in kept:
+        if variable.owner is not None and context_of(variable) and id(cell) not in results:
             cell[0] = None

@@ -39,12 +39,12 @@ class GraphFacts:
     # Updates of shared variables on the device
 
     def _find_device_updates(self, on_device: Collection[Variable]) -> dict[int, Variable]:
-        found = {}
+        updates = {}
         for position, of_input in (self._fgraph.update_mapping or {}).items():
             owner = self._fgraph.outputs[position].owner
             if self._fgraph.inputs[of_input] in on_device and owner is not None and isinstance(owner.op, HostFromGpu):
-                found[position] = owner.inputs[0]
-        return found
+                updates[position] = owner.inputs[0]
+        return updates
 
     def _is_read(self, node: Apply) -> bool:
         clients = self._fgraph.clients[node.outputs[0]] if isinstance(node.op, HostFromGpu) else ()
@@ -59,13 +59,13 @@ class GraphFacts:
         are among them in any case.
         """
         last = {v: at for at, node in enumerate(self.nodes) for v in (*node.outputs, *node.inputs)}
-        kept = {*self.device_updates.values(), *self._fgraph.outputs, *self._fgraph.inputs}
-        found: list[list[Variable]] = [[] for _ in self.nodes]
+        permanent = {*self.device_updates.values(), *self._fgraph.outputs, *self._fgraph.inputs}
+        reads: list[list[Variable]] = [[] for _ in self.nodes]
         for variable, at in last.items():
-            is_intermediate = variable not in kept and not isinstance(variable, Constant)
+            is_intermediate = variable not in permanent and not isinstance(variable, Constant)
             if is_intermediate and (allow_gc or variable in self._kept):
-                found[at].append(variable)
-        return found
+                reads[at].append(variable)
+        return reads
 
     def is_last_use(self, download: Apply) -> bool:
         """Return whether nothing reads an array on the device after its download."""

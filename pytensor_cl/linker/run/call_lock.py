@@ -222,9 +222,9 @@ def _choose_lock(machine: Any) -> None:
         if lock.held:  # a call holds the lock: others must wait for it
             locks[id(lock)] = lock
     # All functions take locks in one order, so that two of them cannot wait for each other.
-    chosen = [locks[key] for key in sorted(locks)]
-    if list(mine.locks) != chosen:
-        machine.call_lock = chosen[0] if len(chosen) == 1 else CallLocks(chosen)
+    ordered = [locks[key] for key in sorted(locks)]
+    if list(mine.locks) != ordered:
+        machine.call_lock = ordered[0] if len(ordered) == 1 else CallLocks(ordered)
 
 
 def run_exclusively(cell: Cell, action: Run) -> Any:

@@ -154,7 +154,7 @@ def _extract_subgraph(program: StepProgram, start: int, stop: int) -> StepProgra
         nodes[node] = Apply(node.op, [new[v] for v in node.inputs], [new[v] for v in node.outputs])
     results = {id(cell) for cell in program.results}
     later = {v for node in program.nodes[stop:] for v in node.inputs}
-    kept = [v for node in old for v in node.outputs if v in later or id(program.storage[v]) in results]
+    outputs = [v for node in old for v in node.outputs if v in later or id(program.storage[v]) in results]
     return StepProgram(
         nodes=list(nodes.values()),
         thunks=program.thunks[start:stop],
@@ -163,7 +163,7 @@ def _extract_subgraph(program: StepProgram, start: int, stop: int) -> StepProgra
         contexts=program.contexts,
         inputs=inputs,
         updates={},
-        results=[program.storage[v] for v in kept],
+        results=[program.storage[v] for v in outputs],
         exclusive_downloads=[mine for node, mine in nodes.items() if node in program.exclusive_downloads],
         checks_at_end=True,
         importers={new[v]: importer for v, importer in program.importers.items() if v in new},

@@ -199,9 +199,9 @@ class ShapeInference:
             shapes.update((v, np.shape(v.data)) for v in node.inputs if isinstance(v, Constant))
             largest = max((shapes[v] for v in node.inputs), key=prod, default=())
             for v in node.outputs:
-                found = [n.data if isinstance(n, Constant) else numbers.get(n) for n in self._lengths[v]]
-                guess = largest if len(largest) == len(found) else (1,) * len(found)
-                shapes[v] = tuple(int(g if n is None else n) for n, g in zip(found, guess, strict=True))
+                lengths = [n.data if isinstance(n, Constant) else numbers.get(n) for n in self._lengths[v]]
+                guess = largest if len(largest) == len(lengths) else (1,) * len(lengths)
+                shapes[v] = tuple(int(g if n is None else n) for n, g in zip(lengths, guess, strict=True))
         return shapes
 
     def _numbers(self, given: Shapes) -> dict[Variable, Any]:

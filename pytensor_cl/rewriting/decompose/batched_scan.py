@@ -105,12 +105,12 @@ class _BatchedLoop:
 
     def _batch_lengths(self, outer: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
         """Return the lengths of the batch dimensions inside a step."""
-        found = []
+        lengths = []
         for axis in range(self._ndim):
             batched = [v for v, old in zip(inputs, self._graph.inputs, strict=True) if v.type.ndim > old.type.ndim]
             free = [v for v in batched if not v.type.broadcastable[axis]]
-            found.append(free[0].shape[axis] if free else pt.constant(1, dtype="int64"))
-        return found
+            lengths.append(free[0].shape[axis] if free else pt.constant(1, dtype="int64"))
+        return lengths
 
     def _whole(self, result: Variable, old: Variable, lengths: Sequence[Variable]) -> Variable:
         """Return a result of a step that has all batches."""

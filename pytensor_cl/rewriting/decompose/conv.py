@@ -46,6 +46,6 @@ def _parts(signal: Variable, dtype: str) -> tuple[Variable, Variable | None]:
 
 def split_convolutions(fgraph: FunctionGraph) -> None:
     """Replace convolutions of float16, bool and complex numbers."""
-    found = [node for node in fgraph.toposort() if _is_convolution(node)]
-    pairs = [(n.outputs[0], n.outputs[0].type.filter_variable(_split(n))) for n in found]
+    convolutions = [node for node in fgraph.toposort() if _is_convolution(node)]
+    pairs = [(n.outputs[0], n.outputs[0].type.filter_variable(_split(n))) for n in convolutions]
     fgraph.replace_all(pairs, reason="opencl_decompose", import_missing=True)

@@ -56,18 +56,18 @@ def _products_of_sequences(op: Scan, graph: FunctionGraph) -> list[tuple[Variabl
 def _hoist_products_of_sequences(fgraph: FunctionGraph, node: Apply) -> None:
     """Compute the products of all rows of a sequence with a matrix as one product."""
     op, graph = node.op, node.op.fgraph.unfreeze()
-    found = [] if op.info.as_while else _products_of_sequences(op, graph)
-    if not found:
+    moved = [] if op.info.as_while else _products_of_sequences(op, graph)
+    if not moved:
         return
     outer_seqs, outer_non_seqs = op.outer_seqs(node.inputs), op.outer_non_seqs(node.inputs)
     products = []
-    for _, k, m in found:
+    for _, k, m in moved:
         x, w = outer_seqs[k][: node.inputs[0]], outer_non_seqs[m]
         flat = pt.dot(x.reshape((x.shape[0] * x.shape[1], x.shape[2])), w)
         products.append(flat.reshape((x.shape[0], x.shape[1], w.shape[1])))
     inputs = list(graph.inputs)
     rows = [pt.TensorType(v.type.dtype, v.type.shape[1:])() for v in products]
-    for (old, *_), row in zip(found, rows, strict=True):
+    for (old, *_), row in zip(moved, rows, strict=True):
         graph.replace(old, old.type.filter_variable(row), import_missing=True)
     count = op.info.n_seqs
     new = Scan(

@@ -56,10 +56,10 @@ def _kept(output: Variable, array: LoopArray, is_while: bool, fgraph: FunctionGr
         return None
     clients = fgraph.clients[output]
     counts = [_last_rows(node, array.out_dims.index(TIME)) for node, _ in clients]
-    found = [n for n in counts if n is not None]
-    if not found or len(found) < len(clients) or max(found) > MOST_KEPT:
+    known = [n for n in counts if n is not None]
+    if not known or len(known) < len(clients) or max(known) > MOST_KEPT:
         return None
-    return max(found)
+    return max(known)
 
 
 def _initial_values(variable: Variable, array: LoopArray) -> tuple[Variable, Variable] | None:

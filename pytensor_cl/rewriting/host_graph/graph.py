@@ -183,13 +183,13 @@ def _mutable_rngs(fgraph: FunctionGraph) -> tuple[int, ...]:
 def _scattered_inputs(fgraph: FunctionGraph) -> tuple[int, ...]:
     """Return the positions of the inputs that updates replace by a scatter into themselves."""
     protected = {v for f in fgraph._features if isinstance(f, Supervisor) for v in f.protected}
-    found = []
+    positions = []
     for output, position in (fgraph.update_mapping or {}).items():
         variable, new = fgraph.inputs[position], fgraph.outputs[output]
         is_scatter = new.owner is not None and isinstance(new.owner.op, AdvancedIncSubtensor)
         if is_scatter and new.owner.inputs[0] is variable and variable not in protected:
-            found.append(position)
-    return tuple(found)
+            positions.append(position)
+    return tuple(positions)
 
 
 def _nodes(fgraph: Any) -> Iterator[Apply]:

@@ -95,8 +95,8 @@ class CpuSchedule:
 
     def method(self, p: Problem) -> Method:
         """Return the method for a simplified problem."""
-        found = next(candidate for candidate in _CANDIDATES if candidate.is_applicable(self, p))
-        return Method(found.name, found.parameters(self, p))
+        first = next(candidate for candidate in _CANDIDATES if candidate.is_applicable(self, p))
+        return Method(first.name, first.parameters(self, p))
 
     def direct_block(self, p: Problem, count: int) -> tuple[int, int]:
         """Return rows and vectors of what the direct kernels compute at a time, if there are `count` rows."""

@@ -24,10 +24,12 @@ class Transforms(NamedTuple):
 
 def _times(roots: Sequence[Fraction]) -> list[Fraction]:
     """Coefficients of the monic polynomial with these roots, from that of degree zero on."""
-    found = [Fraction(1)]
+    coefficients = [Fraction(1)]
     for root in roots:
-        found = [a - root * b for a, b in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)]
-    return found
+        coefficients = [
+            a - root * b for a, b in zip([Fraction(0), *coefficients], [*coefficients, Fraction(0)], strict=True)
+        ]
+    return coefficients
 
 
 def transforms(count: int, taps: int, points: Sequence[Fraction]) -> Transforms:
@@ -63,11 +65,11 @@ def _differ_in_signs(a: Sequence[Fraction], b: Sequence[Fraction]) -> bool:
 
 def _pairs(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
     """Return pairs of rows that are opposed; none is in two of them."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for i, j in combinations(range(len(rows)), 2):
-        if _differ_in_signs(rows[i], rows[j]) and not {i, j} & {n for pair in found for n in pair}:
-            found.append((i, j))
-    return found
+        if _differ_in_signs(rows[i], rows[j]) and not {i, j} & {n for pair in pairs for n in pair}:
+            pairs.append((i, j))
+    return pairs
 
 
 def _sum(row: Sequence[Fraction], names: Sequence[str], dtype: str) -> str:

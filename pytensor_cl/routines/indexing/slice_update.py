@@ -75,19 +75,19 @@ def _merged(
     shape: Sequence[int], steps: Sequence[int], axes: Sequence[tuple[_Axis, ...]]
 ) -> tuple[list[int], list[int], list[tuple[_Axis, ...]]]:
     """Merge dimensions that can be merged in all arrays."""
-    lengths, own, found = [shape[-1]], [steps[-1]], [axes[-1]]
+    lengths, own, merged = [shape[-1]], [steps[-1]], [axes[-1]]
     for n, step, outer in zip(shape[-2::-1], steps[-2::-1], axes[-2::-1], strict=True):
-        m, inner = lengths[0], found[0]
+        m, inner = lengths[0], merged[0]
         if step == own[0] * m and _joins(m, outer, inner):
             lengths[0] *= n
-            found[0] = tuple(
+            merged[0] = tuple(
                 _Axis(o.start * m, o.taken * m, 1, i.y, o.shift + i.shift) for o, i in zip(outer, inner, strict=True)
             )
         else:
             lengths.insert(0, n)
             own.insert(0, step)
-            found.insert(0, outer)
-    return lengths, own, found
+            merged.insert(0, outer)
+    return lengths, own, merged
 
 
 class SliceUpdate:

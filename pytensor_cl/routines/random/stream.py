@@ -202,9 +202,9 @@ class Stream:
             apart = np.flatnonzero(firsts[1:] != ends[:-1]) + 1
             if not apart.size:
                 return report, odd
-            kept = ~np.isin(odd.places[:, 0], apart)
+            is_kept = ~np.isin(odd.places[:, 0], apart)
             more = self._launch(task, chunks, np.stack([apart, ends[apart - 1]], axis=1), apart.size)
-            odd = _Odd(*(np.concatenate([a[kept], b]) for a, b in zip(odd, more, strict=True)))
+            odd = _Odd(*(np.concatenate([a[is_kept], b]) for a, b in zip(odd, more, strict=True)))
         raise NotNumpy("chains of draws do not meet")
 
     def _recompute_odd(self, task: _Task, chunks: _Chunks, odd: _Odd) -> None:

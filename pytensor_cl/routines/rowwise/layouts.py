@@ -46,15 +46,15 @@ class RowLayouts:
 
         Raises `ValueError`: an operand has another number of dimensions.
         """
-        found = []
+        all_dims = []
         for layout, is_dropped in zip(layouts, self._is_dropped, strict=False):
             if is_dropped:
                 layout = layout.dimshuffle(self._over_all(range(layout.ndim), is_dropped, fill="x"))
-            found.append(layout)
-        shapes = [layout.shape for layout in found[: self._count]]
+            all_dims.append(layout)
+        shapes = [layout.shape for layout in all_dims[: self._count]]
         if any(len(shape) != self._ndim for shape in shapes):
             raise ValueError(f"rows of {self._ndim} dimensions, not of shapes {', '.join(map(str, shapes))}")
-        return found
+        return all_dims
 
     def full_shape(self, spread: Sequence[Layout]) -> Shape:
         """Return the common shape of the operands, which `spread` has returned.

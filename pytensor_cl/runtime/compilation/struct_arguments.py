@@ -61,17 +61,17 @@ def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
 def _changed(parameters: str) -> tuple[str, list[str], list[int]]:
     """Return parameters with pointers for structs, the statements that read them, and their places."""
     plain = re.sub(_COMMENT, " ", parameters, flags=re.DOTALL)
-    declared, copies, found = [], [], []
+    declared, copies, places = [], [], []
     for index, part in enumerate(plain.split(",")):
         match = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*", part, re.DOTALL)
         if match is None or "*" in part or _NUMBER.fullmatch(_QUALIFIER.sub("", match[1]).strip()):
             declared.append(part.strip())
             continue
         kind, name = match[1], match[2]
-        found.append(index)
+        places.append(index)
         declared.append(f"__global const {_QUALIFIER.sub('', kind).strip()} *{name}_at_")
         copies.append(f"    {kind} {name} = *{name}_at_;\n")
-    return ", ".join(declared), copies, found
+    return ", ".join(declared), copies, places
 
 
 class StructBuffers:

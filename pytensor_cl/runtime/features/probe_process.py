@@ -51,19 +51,19 @@ def run_probes(
     `handle`: the pyopencl device; `names`: names of probes; `together`: build one program for all of them, which is
     faster. If it does not build, there are no results; `report`: called with each result.
     """
-    chosen = [p for p in PROBES if p.name in names]
-    for probe in chosen:
+    probes = [p for p in PROBES if p.name in names]
+    for probe in probes:
         if not _applies(handle, probe):
             report(probe.name, ProbeResult(probe.fallback))
-    chosen = [probe for probe in chosen if _applies(handle, probe)]
+    probes = [probe for probe in probes if _applies(handle, probe)]
     if not together:
-        for probe in chosen:  # each with a context of its own: a failed command may leave the queue useless
+        for probe in probes:  # each with a context of its own: a failed command may leave the queue useless
             report(probe.name, _run(handle, probe))
         return
     with suppress(Exception):  # after an error of the driver the probes are run one by one
         device = Device(handle)
-        device.share("".join(p.text for p in chosen))
-        for probe in chosen:
+        device.share("".join(p.text for p in probes))
+        for probe in probes:
             report(probe.name, _run(handle, probe, device))
 
 

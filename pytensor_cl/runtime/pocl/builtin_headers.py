@@ -68,7 +68,7 @@ def _lines(wanted: Iterator[_Declaration]) -> Iterator[str]:
 @cache
 def _declarations(file: Path) -> tuple[_Declaration, ...]:
     """Return the functions and macros of a header, with the preprocessor conditions around each."""
-    found: list[_Declaration] = []
+    declarations: list[_Declaration] = []
     conditions: list[list[str]] = []
     plain = _COMMENT.sub("", file.read_text(encoding="utf-8")).replace("#ifndef _OPENCL_H_", "#if 1")
     for match in _STATEMENT.finditer(plain):
@@ -82,8 +82,8 @@ def _declarations(file: Path) -> tuple[_Declaration, ...]:
         elif word == "endif":
             conditions.pop()
         elif name := _declared(text, word):
-            found.append(_Declaration(name, text, tuple(map(tuple, conditions))))
-    return tuple(found)
+            declarations.append(_Declaration(name, text, tuple(map(tuple, conditions))))
+    return tuple(declarations)
 
 
 def _declared(text: str, directive: str) -> str:

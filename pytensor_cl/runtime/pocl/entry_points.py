@@ -95,8 +95,8 @@ class EntryPoints:
         """Return the entry points of all kernels, in order; None if one has none, or has larger work-groups."""
         if not all(_has_single_items(launch) for launch in launches):
             return None
-        found = [entry for launch in launches if (entry := self.find(launch)) is not None]
-        return found if len(found) == len(launches) else None
+        entries = [entry for launch in launches if (entry := self.find(launch)) is not None]
+        return entries if len(entries) == len(launches) else None
 
     def _query(self, launch: Launch, access_modes: str) -> EntryPoint | None:
         """Launch a copy of a kernel so that it writes the address of its entry point."""
