@@ -145,7 +145,7 @@ def sinpi_fit(count: int) -> Fit:
 
 
 def lgamma_fit(count: int) -> Fit:
-    """About the zero at 2."""
+    """Return the fit about the zero at 2."""
     return Fit(off_zero(lambda a: loggamma(2 + a) / a), -0.75, 0.25, count)
 
 

@@ -75,7 +75,7 @@ def _is_first(line: str) -> bool:
 def announce(line: str, subject: str | None = None) -> None:
     """Write a line on stderr, unless a process of the same tree has; of pytest-xdist's workers the first one does.
 
-    `line`: the line; `subject`: of lines with one subject the first is written; None is the line itself.
+    `line`: the line; `subject`: only the first line with a subject is written; None is the line itself.
     """
     if os.environ.get("PYTEST_XDIST_WORKER", "") in ("", "gw0") and _is_first(subject or line):
         sys.stderr.write(f"{line}\n")

@@ -498,7 +498,7 @@ def unroll_of(operations: int) -> int:
     The memory of a large GPU is not kept busy by one element for each work-item. Where much is computed, the registers
     are needed for that.
 
-    `operations`: of one element: statements that are emitted for it.
+    `operations`: number of statements that are emitted for one element.
     """
     return 4 if operations <= SHORT_FUNCTION else 1
 

@@ -53,9 +53,9 @@ class Argmax(Routine):
 
     The first of equal ones counts, and NaN counts as greater than any number, as in NumPy.
 
-    `dtype`: of the input; the output is int64; `ndim`: number of dimensions of the input; `axes`: the axes to reduce;
-    None for all; `group`: work-items of a work-group on schedule simt, a power of two; None takes what suits the
-    device.
+    `dtype`: dtype of the input; the output is int64; `ndim`: number of dimensions of the input; `axes`: the axes to
+    reduce; None for all; `group`: work-items of a work-group on schedule simt, a power of two; None takes what suits
+    the device.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class ARange:
 
     Inputs are start, stop and step: numbers of the host.
 
-    `dtype`: of the array: an integer or real one.
+    `dtype`: dtype of the array: an integer or real one.
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:

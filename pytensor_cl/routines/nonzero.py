@@ -57,8 +57,8 @@ def _flat(array: GpuArray, copy: Copy, stepped: bool = False) -> tuple[GpuArray,
 class _Masked(Routine):
     """Base class of the routines: one kernel counts in each chunk, a second one uses the counts.
 
-    `dtype`, `ndim`: of the array that is zero or not; at least one dimension; `options`: more arguments of the
-    template.
+    `dtype`, `ndim`: dtype and number of dimensions, at least one, of the array that is tested for zeros; `options`:
+    more arguments of the template.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Repeat(Routine):
 
     There is one number for each element along the axis, or one for all.
 
-    `axis`: not negative; `repeats_dtype`: of the numbers: an integer or bool.
+    `axis`: not negative; `repeats_dtype`: dtype of the numbers: an integer or bool.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class CsrDot(_Compressed):
     factor (inner, columns) or (inner,), and the number of columns of the sparse matrix, a number of the host. The
     output is (rows, columns) or (rows,).
 
-    `dtype`: of the entries, the dense factor and the output: an integer or real one.
+    `dtype`: dtype of the entries, the dense factor and the output: an integer or real one.
     """
 
     function = "dot"
@@ -136,7 +136,7 @@ class CsrSampledDot(_Compressed):
     Inputs are the columns (n) and where each row begins and ends (rows + 1), both int32, ``X`` (rows, k) and ``Y``
     (columns, k). The output is (n,).
 
-    `dtype`: of ``X``, ``Y`` and the output: an integer or real one.
+    `dtype`: dtype of ``X``, ``Y`` and the output: an integer or real one.
     """
 
     function = "sampled"

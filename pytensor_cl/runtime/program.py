@@ -55,8 +55,8 @@ def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kerne
 class Kernel:
     """A kernel with arguments of its own.
 
-    `handle`: the pyopencl kernel; `program`: what it is from, which is kept as long as the kernel; `set_bytes`: sets an
-    argument that is passed by value; None uses the driver's.
+    `handle`: the pyopencl kernel; `program`: its program, kept as long as the kernel; `set_bytes`: sets an argument
+    that is passed by value; None uses the driver's.
     """
 
     __slots__ = ("_has_null_arguments", "_program", "handle", "set_buffer", "set_bytes")
@@ -121,7 +121,7 @@ class ProgramCache:
     """The programs of a context, by the kernels in them, as long as there are references to them.
 
     `options`: options of every build; `cache_dir`: folder of the package's caches; None is the user's cache folder;
-    `variants`: from a program's text to the ways to build it; `precompile`: makes a context manager around the build of
+    `variants`: yields the build variants of a program's text; `precompile`: makes a context manager around the build of
     a new program (`ContextHooks.precompile`); None makes none; `structs_by_reference`: whether kernels read structs
     from buffers: the driver takes none as arguments; `check_room`: called before the driver compiles a program, and a
     kernel (`ContextHooks.check_room`).

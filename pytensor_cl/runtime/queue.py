@@ -22,10 +22,9 @@ class Queue:
     """An in-order command queue.
 
     `device`: the pyopencl device; `synchronous`: wait after each command, so that an error surfaces at the command that
-    caused it; `hooks`: what the driver does where the queue is used; None does nothing; `handle`: the pyopencl queue;
-    `capture`: the capture of launches that is under way; None if there is none; `may_take_long`: whether the next wait
-    may take long: a driver compiles, or the last wait was long. This thread then handles signals while another one
-    waits.
+    caused it; `hooks`: the driver's hooks; None: there are none; `handle`: the pyopencl queue; `capture`: the capture
+    of launches that is under way; None if there is none; `may_take_long`: whether the next wait may take long: a driver
+    compiles, or the last wait was long. This thread then handles signals while another one waits.
     """
 
     def __init__(

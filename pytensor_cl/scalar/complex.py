@@ -164,7 +164,7 @@ def _extreme(swapped: bool) -> Emit:
 
 
 def _exp(emitter: Emitter, z: Complex) -> Complex:
-    """In two factors, so that the result overflows only where it must."""
+    """Return the exponential as two factors, so that the result overflows only where it must."""
     half = emitter.bind(emitter.bind(z.real * 0.5).call("exp"))
     zero = emitter.literal(0, half.dtype)
 

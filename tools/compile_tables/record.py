@@ -61,7 +61,7 @@ _KERNEL = re.compile(r"\bvoid\s+(\w+)\s*\(")
 class Recorder:
     """Collects kernels and their work-groups; writes them to a folder.
 
-    `device`: a name of `DEVICES`: what the texts were made for.
+    `device`: name in `DEVICES` of the device that the texts were made for.
     """
 
     def __init__(self, folder: Path, device: str) -> None:

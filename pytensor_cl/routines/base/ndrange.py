@@ -41,8 +41,8 @@ def power_of_two(n: int) -> int:
 def index_type(reach: int, overshoot: int = 0) -> str:
     """Return the C type, ``int`` or ``long``, that holds every value of an index.
 
-    `reach`: the largest value that is used: an offset, a position, a number of elements; `overshoot`: how far a loop
-    steps past it before it ends: the size of the NDRange, or of a tile.
+    `reach`: the largest value that is used: an offset, a position, a number of elements; `overshoot`: distance that a
+    loop steps past it before it ends: the size of the NDRange, or of a tile.
     """
     return "int" if reach + overshoot < INT_LIMIT else "long"
 
@@ -76,7 +76,7 @@ def ndrange(
 
     The kernel's work-items loop over `size` elements with the NDRange as step.
 
-    `kernel`: what is launched; its own limit may be below the device's; `size`: number of elements, at least one;
+    `kernel`: the kernel to launch; its own limit may be below the device's; `size`: number of elements, at least one;
     `most`: work-items of a work-group where the limits allow it; `groups_per_unit`: work-groups for each compute unit,
     at most.
     """

@@ -44,7 +44,7 @@ class _Plan(NamedTuple):
 class Engine:
     """Kernels for problems of one dtype.
 
-    `epilogue`: what is computed of each element before it is stored; for float32 and float64.
+    `epilogue`: function of each element before it is stored; for float32 and float64.
 
     Raises `UnsupportedDtype`: the dtype is bool, float16 or complex.
     """
@@ -181,9 +181,8 @@ class Engine:
     ) -> None:
         """Enqueue what computes the outputs: y, or what the epilogue makes of it.
 
-        `problems`: makes the problems from the layouts of the arrays; `x`, `w`: in the roles that they have in the
-        problems; `outputs`: one, unless an epilogue has several; `whole`: the convolution whose gradient the problems
-        are.
+        `problems`: makes the problems from the layouts of the arrays; `x`, `w`: arrays in their roles in the problems;
+        `outputs`: one, unless an epilogue has several; `whole`: the convolution whose gradient the problems are.
         """
         if self.schedule == "cpu" and x.shape[-1] > 1 and x.layout.strides[-1] != 1:
             x = contiguous(x)
@@ -208,7 +207,7 @@ class Engine:
 
     @cached_property
     def _plain(self) -> "Engine":
-        """The same without an epilogue."""
+        """The engine without an epilogue."""
         return Engine(self.context, self.dtype.name, self.schedule)
 
     def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, extra: Arrays) -> None:

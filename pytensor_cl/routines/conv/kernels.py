@@ -22,7 +22,7 @@ class ConvKernels:
     """Renders the kernels of one dtype.
 
     `lanes`: elements of a vector of schedule cpu; `im2col`: the schedule of kernels that read filters in place;
-    `epilogue`: what is computed of each element before it is stored.
+    `epilogue`: function of each element before it is stored.
     """
 
     def __init__(self, dtype: np.dtype, lanes: int, im2col: Im2colSchedule, epilogue: ConvEpilogue | None) -> None:

@@ -10,7 +10,7 @@ _APPLY_EPILOGUES = frozenset(("winograd", "pointwise", "im2col", "implicit_gemm"
 class Method(NamedTuple):
     """A way to compute a problem.
 
-    `name`: of the method; for those with a kernel of their own, that of the kernel too.
+    `name`: name of the method, and of its kernel if it has one of its own.
     """
 
     name: str

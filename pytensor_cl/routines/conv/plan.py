@@ -234,8 +234,8 @@ def signals(ndim: int, x: Layout, w: Layout, y: Layout, padding: Sequence[int]) 
     A dimension of the batch along which x repeats becomes one of filters, and one along which w repeats becomes a
     batch; None if there would be several of a kind.
 
-    `ndim`: number of spatial dimensions; `x`, `w`, `y`: with the same dimensions of the batch in front; `padding`:
-    zeros on either side of x, per spatial dimension.
+    `ndim`: number of spatial dimensions; `x`, `w`, `y`: layouts with the same dimensions of the batch in front;
+    `padding`: zeros on either side of x, per spatial dimension.
     """
     shape, strides = collapse(x.shape[:-ndim], [layout.strides[:-ndim] for layout in (x, w, y)])
     kinds = {"m": (1, 0, 0, 0), "batch": (1, 0, 0, 0), "groups": (1, 0, 0, 0)}
@@ -341,7 +341,7 @@ def encode(
     `p`: a simplified problem; `span`: first and one past the last element of x, then of w, relative to where the
     problem starts in them; `blocks`: along m, n and k what is packed at a time; what is read at a time along k; the
     elements of the workspace; `split_k`: into how many parts, one after the other in y, the sums fall;
-    `partial_stride`: how far the parts are from one another; the size of y, if it is None.
+    `partial_stride`: distance of the parts in elements; None: the size of y.
     """
     columns = tuple(zip(*p.axes, strict=True))  # out, taps, ..., strides of y
     shape = (p.batch, p.groups, p.m, p.c, *(v for column in columns[:6] for v in column))

@@ -136,7 +136,7 @@ class Winograd:
     arXiv:1509.09308): 36 multiplications for 16 outputs, instead of 144. In float32 results are about five times less
     accurate than sums: with 512 channels, errors are 2e-6 of the outputs' standard deviation.
 
-    `epilogue`: what is computed of each element before it is stored.
+    `epilogue`: function of each element before it is stored.
     """
 
     def __init__(self, context: Context, dtype: str, epilogue: ConvEpilogue | None = None) -> None:

@@ -85,7 +85,7 @@ def code(matrix: Matrix, dtype: str, ctype: str) -> Code:
 
     Where columns, or rows, are the same but for signs, what they share is computed once.
 
-    `ctype`: of the column's elements; may be a vector type.
+    `ctype`: type of the column's elements; may be a vector type.
     """
     columns = list(zip(*matrix, strict=True))
     names, lines = [f"x{i}" for i in range(len(columns))], []

@@ -20,9 +20,9 @@ NO_EPILOGUE: dict[str, Any] = {"starts": Struct(), "inputs": (), "repeated": (),
 class Epilogue:
     """An element function of the product of a kernel and of extra arrays; see ``kernels/common/epilogue.mako``.
 
-    `broadcast`: per input and dimension, whether its length is known to be 1, so that it may be repeated. The results
-    have the shape of the product; `unfused`: the function as a kernel of its own, for products to which it cannot be
-    applied before they are stored.
+    `broadcast`: whether the length of each dimension of each input is known to be 1, so that it may be repeated. The
+    results have the shape of the product; `unfused`: the function as a kernel of its own, for products to which it
+    cannot be applied before they are stored.
     """
 
     def __init__(

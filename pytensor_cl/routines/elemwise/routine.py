@@ -47,7 +47,7 @@ Strides = tuple[tuple[int, ...], ...]
 class ElementFunction(Protocol):
     """C code of a function of one element of each input.
 
-    `input_dtypes`, `output_dtypes`: what ``i0..`` and ``o0..`` are; bool is a byte that is 0 or 1; `preambles`:
+    `input_dtypes`, `output_dtypes`: dtypes of ``i0..`` and ``o0..``; bool is a byte that is 0 or 1; `preambles`:
     functions that the statements call, for any number of lanes; `itemsize`: bytes of the widest type; `operations`:
     statements for one element.
     """
@@ -222,8 +222,8 @@ def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
 class Elemwise(Routine):
     """Apply an element function.
 
-    `broadcast`: per input and dimension, whether its length is known to be 1, so that it may be repeated; `ndim`:
-    dimensions of every array; `by_value`: which inputs are NumPy scalars instead of arrays.
+    `broadcast`: whether the length of each dimension of each input is known to be 1, so that it may be repeated;
+    `ndim`: dimensions of every array; `by_value`: for each input, whether it is a NumPy scalar instead of an array.
     """
 
     def __init__(

@@ -28,8 +28,9 @@ Strides = tuple[tuple[int, ...], ...]
 class Fold(NamedTuple):
     """Rows that are taken together.
 
-    `shape`, `strides`: of all arrays, rows along the first dimension; `roles`: of each array: ``"dense"``, ``"row"``
-    (the same for each row), ``"column"`` (one element for each row), or ``"same"`` (one element).
+    `shape`, `strides`: shape of all arrays and strides of each, rows along the first dimension; `roles`: role of each
+    array: ``"dense"``, ``"row"`` (the same for each row), ``"column"`` (one element for each row), or ``"same"`` (one
+    element).
     """
 
     shape: Shape
@@ -86,8 +87,8 @@ def _group_of(width: int, lanes: int) -> int:
 def find_fold(shape: Shape, strides: Strides, lanes: int, outputs: int) -> Fold | None:
     """Return how to fold rows, or None where that is not possible, or gains nothing.
 
-    `shape`, `strides`: of all arrays, the outputs last; dimensions that can be merged have been; `lanes`: elements of a
-    vector.
+    `shape`, `strides`: shape of all arrays and strides of each, the outputs last; dimensions that can be merged have
+    been; `lanes`: elements of a vector.
     """
     if len(shape) < 2 or prod(shape) < MIN_FOLDED_ARRAY_ELEMENTS:
         return None

@@ -90,7 +90,8 @@ def _check_length(n: int) -> None:
 class _Transform:
     """Base class of the transforms: holds the kernels and the plans of their launches.
 
-    `dtype`: ``"float32"`` or ``"float64"``: of real and imaginary parts; `ndim`: number of dimensions of the input.
+    `dtype`: dtype of real and imaginary parts, ``"float32"`` or ``"float64"``; `ndim`: number of dimensions of the
+    input.
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:

@@ -49,11 +49,11 @@ class Gemm(BlasRoutine):
     ``(A, B)``. Where ``beta`` is zero, C is not read. The output may have any strides, and may be C itself.
     The extra arrays of an epilogue come last; its outputs differ in dtype and offset only, and are no inputs.
 
-    `dtype`: of every operand: float32, float64 or an integer type; `has_c`: add ``beta * C``; C and the product
+    `dtype`: dtype of every operand: float32, float64 or an integer type; `has_c`: add ``beta * C``; C and the product
     broadcast; `has_alpha`: scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays, which the kernel
     reads; `is_lower`: whether only the lower triangle of the output, which is square, is used. On schedule cpu tiles
-    above it are left as they are; elements above it in other tiles are computed; `epilogue`: what is computed of each
-    element before it is stored; for float32 and float64.
+    above it are left as they are; elements above it in other tiles are computed; `epilogue`: function of each element
+    before it is stored; for float32 and float64.
     """
 
     def __init__(

@@ -79,8 +79,8 @@ class Tile(NamedTuple):
 def register_tile(kind: str, register_bytes: int, lanes: int, tuned: int) -> Tile:
     """Return the register tile of a device.
 
-    `kind`: of the dtype: "f", or that of integers; `register_bytes`: width of the vector registers; `lanes`: elements
-    of a vector; `tuned`: ten times the rows plus the vectors; 0 takes what suits the registers.
+    `kind`: kind of the dtype: "f", or that of integers; `register_bytes`: width of the vector registers; `lanes`:
+    elements of a vector; `tuned`: ten times the rows plus the vectors; 0 takes what suits the registers.
     """
     rows, vectors = INTEGER_TILE
     if kind == "f":
@@ -223,15 +223,15 @@ class CpuSchedule:
 
 
 def split_k_parts(p: GemmProblem, items: int) -> int:
-    """In how many parts k is computed, because it is what there is most of."""
+    """Return the number of parts of k, where k is much longer than m and n."""
     return 1 if p.batch or p.k < SPLIT_K_RATIO * max(p.m, p.n) else max(1, min(items, p.k // SPLIT_K_DEPTH))
 
 
 def grid(p: GemmProblem, tile: Tile, items: int, units: int, packing: float = 0) -> tuple[int, int, int]:
     """Split a product among at most about `items` work-items along n, m and the batch.
 
-    `p`, `tile`: what is computed, and with which tile; `items`, `units`: work-items that there may be, and those that
-    run at a time; `packing`: cost of packing a vector of B.
+    `p`, `tile`: the product, and its register tile; `items`, `units`: the most work-items, and those that run at a
+    time; `packing`: cost of packing a vector of B.
     """
     z = min(p.batch_count, items)
     row_tiles, vectors, left = ceil_div(p.m, tile.mr), ceil_div(p.n, tile.lanes), ceil_div(items, z)

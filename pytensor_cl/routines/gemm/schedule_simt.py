@@ -116,7 +116,7 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype) -> WorkGroupTile
 def select_tile(shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     """Choose the kernel and the parts of k for a product.
 
-    `shape`: of the product; None chooses the kernel of most products; `widest`: work-items along a side of a
+    `shape`: sizes of the product; None chooses the kernel of most products; `widest`: work-items along a side of a
     work-group, at most.
     """
     general = _general(info, dtype, widest)

@@ -32,9 +32,9 @@ Operands = Sequence[Any]
 class PairFunction(NamedTuple):
     """The row function between the two products.
 
-    `function`: of one-dimensional arrays, reduced along their axis; `product`: number of the value that is the first
-    product; an operand; `factor`: number of the value that the second product takes; `is_stored`: per output of the
-    function, whether it is one of the routine's. The factor is among its outputs.
+    `function`: function of one-dimensional arrays, reduced along their axis; `product`: number of the value that is the
+    first product; an operand; `factor`: number of the value that the second product takes; `is_stored`: for each output
+    of the function, whether it is one of the routine's. The factor is among its outputs.
     """
 
     function: RowFunction
@@ -81,9 +81,10 @@ class GemvPair(Routine):
     but for the first product; gives the second product, then what is stored of the function's outputs. On schedule cpu
     A is read once from memory if one of its strides is 1 and it is not wider than high; else these are three steps.
 
-    `is_dropped`, `broadcast`: per operand of the function and then (is_dropped) per output; see `Rowwise`;
-    `is_repeated`: whether y is of length 1, and whether y_t is; `has_addend`: whether alpha is not known to be 1, or
-    beta not known to be 0; `has_fp64`: whether to use double precision; None uses it if the device supports it.
+    `is_dropped`, `broadcast`: entries for each operand of the function and then (is_dropped) each output; see
+    `Rowwise`; `is_repeated`: whether y is of length 1, and whether y_t is; `has_addend`: whether alpha is not known to
+    be 1, or beta not known to be 0; `has_fp64`: whether to use double precision; None uses it if the device supports
+    it.
     """
 
     def __init__(

@@ -89,9 +89,9 @@ class Gemv(BlasRoutine):
     ``(A, x)``. ``x @ A`` is this with A transposed. Where ``beta`` is zero, y is not read. The output may
     have any strides, and may be y itself.
 
-    `dtype`: of every operand: float32, float64 or an integer type; `has_y`: add ``beta * y``; y may be any shape that
-    broadcasts to the product's; `has_alpha`: scale by ``alpha``. The scalars are NumPy scalars, or 0-d device arrays,
-    which the kernel reads.
+    `dtype`: dtype of every operand: float32, float64 or an integer type; `has_y`: add ``beta * y``; y may be any shape
+    that broadcasts to the product's; `has_alpha`: scale by ``alpha``. The scalars are NumPy scalars, or 0-d device
+    arrays, which the kernel reads.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ def _ger_call(scalar_type: str) -> Struct:
 class Ger(BlasRoutine):
     """``A + alpha * outer(x, y)``, called with ``(A, alpha, x, y)``; any strides.
 
-    `dtype`: of every operand: float32, float64 or an integer type.
+    `dtype`: dtype of every operand: float32, float64 or an integer type.
     """
 
     def __init__(self, context: Context, dtype: str | np.dtype, *, schedule: str | None = None) -> None:

@@ -41,8 +41,8 @@ ALONG_ROW = slice(None), 0
 class TableFunction(NamedTuple):
     """An elementwise function of matrices and row values, whose result is a table.
 
-    `function`: of Maps only, with one full output; no operand is a number of the host; `source`: the operand, a full
-    one of the dtype of the table, that is given in place of the table.
+    `function`: a function of Maps only, with one full output; no operand is a number of the host; `source`: the
+    operand, a full one of the dtype of the table, that is given in place of the table.
     """
 
     function: RowFunction
@@ -56,8 +56,8 @@ class Groups(NamedTuple):
 
     `bounds`: the least and the greatest index of each, if they are known; `is_constant`: whether every call gets the
     same index vectors; `gathers`: full operands of the row function that are gathered, each with the number of its
-    index; `scatters`: full outputs that are scattered, each with the number of its index; `functions`: of the tables of
-    `gathers`, each with its number among these.
+    index; `scatters`: full outputs that are scattered, each with the number of its index; `functions`: functions of the
+    tables of `gathers`, each with its number among these.
     """
 
     dtypes: tuple[str, ...]

@@ -147,7 +147,7 @@ class Indexing(Checked):
     ) -> Launch:
         """Plan a launch of the gather kernel.
 
-        `strides`: of the output, of the indexed array, of the index arrays, over the result; `arrays`: the index
+        `strides`: strides of the output, the indexed array and the index arrays, over the result; `arrays`: the index
         arrays.
         """
         ndim, unused = max(1, len(shape)), 0 if arrays else 1

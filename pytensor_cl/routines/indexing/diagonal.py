@@ -18,7 +18,7 @@ __all__ = ["FillDiagonal", "diagonal"]
 def diagonal(layout: Layout, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Layout:
     """Return the layout of a view of diagonals: a new last dimension takes the place of two.
 
-    `offset`: how far above the main diagonal (below, if negative); `axis1`, `axis2`: rows and columns.
+    `offset`: distance above the main diagonal (below, if negative); `axis1`, `axis2`: rows and columns.
     """
     (rows, columns), steps = ([values[axis1], values[axis2]] for values in layout[:2])
     skip = (max(-offset, 0), max(offset, 0))

@@ -39,9 +39,9 @@ UNFUSED = _Plan(0)
 class EmbeddingBag(Checked):
     """``reduction(table[index], axes)``, where the axes are some of the index: ``bag(table, index)``.
 
-    `dtypes`: what is read, computed with and written, real and no float16; `ndim`: dimensions of the table;
-    `index_type`: dtype and dimensions of the index; `axes`: which of the index are reduced, not negative; at least one;
-    `bounds`: the least and the greatest index, if they are known.
+    `dtypes`: dtypes of the table, of the arithmetic and of the output, real and no float16; `ndim`: dimensions of the
+    table; `index_type`: dtype and dimensions of the index; `axes`: reduced axes of the index, not negative; at least
+    one; `bounds`: the least and the greatest index, if they are known.
     """
 
     def __init__(

@@ -38,8 +38,8 @@ class GatherFused(Indexing):
     Every axis is indexed, by an integer array or by a number of the host. Where that selects more elements than there
     are, the function is computed first.
 
-    `broadcast`, `by_value`: of the inputs of the function, as of `Elemwise`; one at least is an array; `index_types`,
-    `bounds`, `constant`: per axis, as of `Indexing`; one at least is an array.
+    `broadcast`, `by_value`: properties of the function's inputs, see `Elemwise`; one at least is an array;
+    `index_types`, `bounds`, `constant`: properties of each axis, see `Indexing`; one at least is an array.
     """
 
     def __init__(

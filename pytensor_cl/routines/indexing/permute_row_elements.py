@@ -15,7 +15,7 @@ __all__ = ["PermuteRowElements"]
 class PermuteRowElements(TakeAlongAxis):
     """Permute each row: ``permute(x, index)`` is ``x[..., index]``, row by row.
 
-    `broadcast`: of `x` and of the index: per dimension, whether its length is known to be one, so that it may be
+    `broadcast`: for each dimension of `x` and of the index, whether its length is known to be one, so that it may be
     repeated; `inverse`: undo the permutation.
     """
 

@@ -35,9 +35,9 @@ class IndexArray(NamedTuple):
 class Selection(NamedTuple):
     """The result of an index.
 
-    `strides`: of the indexed array over the dimensions of the result; 0 where index arrays step; `offset`: where the
-    selection starts, relative to the array, in elements; `advanced`: the dimensions of the result in which the index
-    arrays step; `arrays`: per index input that is an array, in their order.
+    `strides`: strides of the indexed array over the dimensions of the result; 0 where index arrays step; `offset`:
+    where the selection starts, relative to the array, in elements; `advanced`: the dimensions of the result in which
+    the index arrays step; `arrays`: one entry for each index input that is an array, in their order.
     """
 
     shape: tuple[int, ...]
@@ -90,7 +90,7 @@ def _is_adjacent(axes: Sequence[int]) -> bool:
 def select(entries: Sequence[Entry], array: Layout, values: Sequence[Layout | int]) -> Selection:
     """Apply an index.
 
-    `entries`: what indexes each axis; axes without an entry are taken whole; `array`: the indexed array; `values`:
+    `entries`: the index of each axis; axes without an entry are taken whole; `array`: the indexed array; `values`:
     index inputs: layouts of index arrays, numbers of the host.
 
     Raises `IndexError`: a number is out of bounds, or the index arrays do not broadcast together.

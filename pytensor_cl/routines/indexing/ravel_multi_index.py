@@ -75,8 +75,8 @@ class _Indices(Checked):
 class RavelMultiIndex(_Indices):
     """Flat indices: ``ravel(i, j, ..., dims)``, as `numpy.ravel_multi_index`; `dims` is a sequence of the host.
 
-    `dtypes`, `ndims`: of the index arrays, which broadcast together; `mode`: ``"raise"``, ``"wrap"`` or ``"clip"``:
-    what happens with an index that is out of range.
+    `dtypes`, `ndims`: dtypes and numbers of dimensions of the index arrays, which broadcast together; `mode`:
+    ``"raise"``, ``"wrap"`` or ``"clip"``: what happens with an index that is out of range.
     """
 
     output_dtypes = ("int64",)

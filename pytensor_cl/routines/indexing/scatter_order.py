@@ -63,9 +63,9 @@ def plan_order(
 ) -> OrderPlan | None:
     """Plan the launches; None where adding one after the other is as fast, or the arrays are unusual.
 
-    `routine`: the scatter; of one index array, on schedule cpu; `output`, `selection`, `value`: of the launch; the
-    values have the shape of the selection; `runs`: length and step of the dimensions of the values along which the
-    index is; at most two.
+    `routine`: the scatter; of one index array, on schedule cpu; `output`, `selection`, `value`: arguments of the
+    launch; the values have the shape of the selection; `runs`: length and step of the dimensions of the values along
+    which the index is; at most two.
     """
     (array,), itemsize = selection.arrays, np.dtype(routine.output_dtypes[0]).itemsize
     count, size, units = selection.positions.size, output.size, routine.context.info.compute_units

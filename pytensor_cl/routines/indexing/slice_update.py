@@ -93,7 +93,8 @@ def _merged(
 class SliceUpdate:
     """Copy an array with slices set or added to, on schedule cpu: no element is written to memory twice.
 
-    `dtype`, `ndim`: of the array and of the values; `adds`: per slice, whether it is added to.
+    `dtype`, `ndim`: dtype of the array and of the values, and number of dimensions of the array; `adds`: for each
+    slice, whether it is added to.
     """
 
     def __init__(self, context: Context, dtype: str, ndim: int, adds: Sequence[bool]) -> None:
@@ -142,8 +143,8 @@ class SliceUpdate:
     def launch(self, output: GpuArray, array: GpuArray, items: Sequence[Items], values: Sequence[GpuArray]) -> None:
         """Enqueue the kernel.
 
-        `output`: c-contiguous, not empty, and no other array of these; `items`, `values`: which elements, and what is
-        written there: in the shape of what the index selects.
+        `output`: c-contiguous, not empty, and no other array of these; `items`: the index of each slice; `values`:
+        arrays that are written there, in the shape of the selection.
         """
         key = array.layout[:2], tuple(items), tuple([v.layout[:2] for v in values])
         plan = self._plans.lookup(key, lambda: self._plan(array.layout, items, [v.layout for v in values]))

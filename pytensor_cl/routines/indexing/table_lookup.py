@@ -23,8 +23,8 @@ class TableLookup:
     Its kernel has the pointers ``table0``..., the struct ``tables``, ``error_flag`` and ``error_code``; see
     `TableLookups`.
 
-    `table`: number of the table; `dtype`, `index_dtype`: of the table and of the index; `bounds`: the least and the
-    greatest index, if they are known: then no kernel need check them.
+    `table`: number of the table; `dtype`, `index_dtype`: dtypes of the table and of the index; `bounds`: the least and
+    the greatest index, if they are known: then no kernel need check them.
     """
 
     table: int

@@ -36,7 +36,7 @@ def _plan_struct(index: str, ndim: int) -> Struct:
 class TakeAlongAxis(Checked):
     """The kernel of the family: ``o[place] = x[place, index[place]]``, or the other way round.
 
-    `index_dtype`: of the indices: an integer or bool; `mode`: what becomes of an index that is out of range:
+    `index_dtype`: dtype of the indices: an integer or bool; `mode`: treatment of an index that is out of range:
     ``"raise"``, ``"wrap"``, ``"clip"``, or ``"index"``, where a negative one counts from the end; `inverse`: the index
     is that of the destination instead of the source.
     """
@@ -89,7 +89,7 @@ class TakeAlongAxis(Checked):
     def take(self, output: GpuArray, source: GpuArray, index: GpuArray, length: int, step: int) -> None:
         """Enqueue the kernel; the arrays have the same shape.
 
-        `length`, `step`: how many elements an index may pick from, and how far apart they are.
+        `length`, `step`: number of elements that an index may pick from, and their distance in elements.
         """
         layouts = output.layout, source.layout, index.layout
         reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)

@@ -31,8 +31,8 @@ class HostDraw(NamedTuple):
     """NumPy's side of a draw.
 
     `draw`: called with a Generator, the parameters and the size (None or a tuple): draws on the host and changes the
-    Generator; `copy`: from a Generator to one with the same state; None: the Generator itself is changed;
-    `min_elements`: fewer draws than that are made on the host.
+    Generator; `copy`: returns a Generator with the same state; None: the Generator itself is changed; `min_elements`:
+    fewer draws than that are made on the host.
     """
 
     draw: Callable[..., Any]

@@ -39,7 +39,7 @@ def _halves(*numbers: int) -> tuple[np.uint64, ...]:
 class RawSequence(ABC):
     """Position of a Generator in the sequence of its bit generator. Positions count 64-bit numbers from there.
 
-    `generator`: has a bit generator of `GENERATORS`; `name`: what the kernels call the bit generator.
+    `generator`: has a bit generator of `GENERATORS`; `name`: the kernels' name of the bit generator.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:

@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     """A reduction in normal form: few dimensions, from the innermost outwards, with positive strides in the input.
 
     `outer`: length, step in the input and step in the output of each outer dimension; `reduced`: length and step in the
-    input of each reduced dimension; `in_shift`, `out_shift`: where the traversal begins, counted from the first
+    input of each reduced dimension; `in_shift`, `out_shift`: start of the traversal, in elements from the first
     element.
     """
 
@@ -104,7 +104,7 @@ def normal_form(
     """Put a reduction in normal form.
 
     `shape`, `in_strides`: the input's, strides in elements; `out_strides`: the output's, one for each axis that is
-    kept; `axes`: those that are reduced.
+    kept; `axes`: the reduced axes.
     """
     dims = list(zip(shape, in_strides, strict=True))
     left = [dim for axis, dim in enumerate(dims) if axis not in axes]
@@ -326,7 +326,7 @@ def geometry_struct(index: str, outer_dims: int, reduced_dims: int) -> Struct:
 def pack_geometry(problem: Problem, split: Split, error_stride: int, dims: tuple[int, int], index: str) -> bytes:
     """Pack the struct of `geometry_struct`.
 
-    `problem`, `split`: what to reduce, and how it is shared out; `error_stride`: elements between a partial result and
+    `problem`, `split`: the reduction, and the split of its work; `error_stride`: elements between a partial result and
     its rounding error; `dims`: kept and reduced dimensions that the struct holds; `index`: C type of its members.
     """
     outer = problem.outer + ((1, 0, 0),) * (dims[0] - len(problem.outer))

@@ -35,7 +35,7 @@ class Operation:
     that changes nothing, for a dtype; `real`: the expression for floating point; None where the operation is for
     integers only; `pairs`: the expression for complex numbers, or the name of one of
     kernels/reduction/accumulator.mako; None where there is none; `boolean`: the operation that does the same on truth
-    values; `compensation`: how to carry the rounding error along, if that can be done; `has_identity`: whether the
+    values; `compensation`: method to carry the rounding error along, if there is one; `has_identity`: whether the
     reduction of nothing is a value.
     """
 
@@ -80,8 +80,8 @@ OPERATIONS: dict[str, Operation] = {
 class _Pass:
     """A pass of a reduction.
 
-    `pair_in`, `pair_out`: whether values come, or go, with their rounding errors; `kernels`: those that were launched,
-    by variant and index type.
+    `pair_in`, `pair_out`: whether values come, or go, with their rounding errors; `kernels`: kernels that were
+    launched, by variant and index type.
     """
 
     in_dtype: str

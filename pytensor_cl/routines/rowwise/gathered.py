@@ -20,9 +20,9 @@ __all__ = ["GatheredRows"]
 class GatheredRows:
     """The operands of a row function that are rows of tables; else they are gathered first.
 
-    `routine`: whose error flag the kernels use; `function`: its `gathers` say which operands these are, and which
-    operand is the index; `operands`: numbers of the operands that are arrays; `struct`: of each table: the step from
-    row to row, the number of rows, and whether rows are prefetched.
+    `routine`: owner of the error flag; `function`: its `gathers` name these operands, and the operand of the index;
+    `operands`: numbers of the operands that are arrays; `struct`: struct of each table: the step from row to row, the
+    number of rows, and whether rows are prefetched.
     """
 
     def __init__(self, routine: Checked, function: RowFunction, operands: Sequence[int]) -> None:

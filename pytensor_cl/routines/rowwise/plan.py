@@ -50,7 +50,7 @@ class Rows(NamedTuple):
     """The positions of a row function in normal form: few dimensions, from the innermost outwards.
 
     `outer`: length of each dimension across rows, then its step in each array; `reduced`: the same of the dimensions
-    along a row; `shifts`: per array, where the traversal begins, counted from its first element; `lead`: the array in
+    along a row; `shifts`: start of the traversal in each array, in elements from its first one; `lead`: the array in
     whose memory order the others are traversed.
     """
 
@@ -86,8 +86,8 @@ def _walk(dims: list[tuple[int, ...]], lead: int, arrays: int) -> tuple[Dims, li
 def normal_form(shape: Sequence[int], layouts: Sequence[Layout], axes: frozenset[int], lead: int) -> Rows:
     """Put the arrays of a row function in normal form.
 
-    `layouts`: of the arrays, spread to as many dimensions; those of row values have length 1 along `axes`; `axes`:
-    along which rows run; `lead`: number of the array to follow.
+    `layouts`: layouts of the arrays, spread to the dimensions of `shape`; those of row values have length 1 along
+    `axes`; `axes`: axes along the rows; `lead`: number of the array to follow.
     """
     count = len(layouts)
     steps = [[0 if s.shape[d] == 1 else s.strides[d] for s in layouts] for d in range(len(shape))]
@@ -130,7 +130,7 @@ def pattern_of(rows: Rows, lanes: int, light: Sequence[int] = ()) -> str:
 def is_narrow(rows: Rows, lanes: int, full: Sequence[int]) -> bool:
     """Return whether the elements across rows are fewer than a vector has, but what follows may fill it.
 
-    `rows`, `lanes`: what to do, and elements of a vector; `full`: the full arrays.
+    `rows`: the normal form; `lanes`: elements of a vector; `full`: the full arrays.
     """
     if (
         len(rows.outer) != 1
@@ -172,8 +172,8 @@ def tiled(
 ) -> tuple[int, tuple[str, ...]]:
     """Say how many columns a block of rows has that is turned in registers, and which arrays have such blocks.
 
-    `rows`: what to do, with vectors across rows; `lanes`: elements of a vector; `full`: the full arrays; `written`:
-    number of the first output.
+    `rows`: the normal form, with vectors across rows; `lanes`: elements of a vector; `full`: the full arrays;
+    `written`: number of the first output.
 
     Returns columns, a power of two; 0 where no array has blocks. Returns access to each array, ``tile`` for those that
     have.
@@ -359,9 +359,10 @@ def pack_geometry(
 ) -> bytes:
     """Pack the struct of `geometry_struct`.
 
-    `rows`, `split`: what to do, and how it is shared out; `dims`: dimensions across and along rows that the struct
-    holds; `scratch`: bytes that a work-item spills; then where each value begins; `parts`: number of partial results of
-    each row; `partial_at`: where those of each reduction begin, in bytes; `index`: C type of the members.
+    `rows`, `split`: the normal form, and the split of the work; `dims`: dimensions across and along rows that the
+    struct holds; `scratch`: bytes that a work-item spills, then the offset of each value; `parts`: number of partial
+    results of each row; `partial_at`: offsets of the partial results of each reduction, in bytes; `index`: C type of
+    the members.
     """
     arrays = len(rows.shifts)
     outer = rows.outer + ((1, *[0] * arrays),) * (dims[0] - len(rows.outer))

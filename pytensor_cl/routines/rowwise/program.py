@@ -66,8 +66,8 @@ class Map(NamedTuple):
 class Reduce(NamedTuple):
     """A reduction of a full value to a row value.
 
-    `operation`: a key of `routines.reduction.OPERATIONS`; `source`: number of the value; `acc_dtype`, `dtype`: what it
-    is computed with, and what it becomes; `initial`: whether the reduction of nothing is the identity, not an error.
+    `operation`: a key of `routines.reduction.OPERATIONS`; `source`: number of the value; `acc_dtype`, `dtype`: dtypes
+    of the accumulator and of the result; `initial`: whether the reduction of nothing is the identity, not an error.
     """
 
     operation: str
@@ -143,11 +143,11 @@ class Total(NamedTuple):
     """A reduction as the kernels see it.
 
     `value`: number of the row value that it makes; `operation`: a key of `routines.reduction.OPERATIONS`; `source`:
-    name of the full value; `source_dtype`, `acc_dtype`, `dtype`: of that value, of the accumulator and of the result;
-    `accumulator`: prefix of its C functions; `compensation`: how the rounding error is carried along, or None;
-    `identity`: literal of `source_dtype` that changes nothing; `is_blocked`: whether a few elements may be added in
-    float32 before they are in the accumulator, which takes a third of a softmax: positive numbers lose nothing that the
-    result, in float32, would show.
+    name of the full value; `source_dtype`, `acc_dtype`, `dtype`: dtypes of that value, of the accumulator and of the
+    result; `accumulator`: prefix of its C functions; `compensation`: method that carries the rounding error along, or
+    None; `identity`: literal of `source_dtype` that changes nothing; `is_blocked`: whether a few elements may be added
+    in float32 before they are in the accumulator, which takes a third of a softmax: positive numbers lose nothing that
+    the result, in float32, would show.
     """
 
     value: int
@@ -169,8 +169,8 @@ class RowPass(NamedTuple):
     values; `reads`: numbers of the operands that it loads; `code`: statements that compute full values; `writes`:
     numbers of the outputs that it stores, with the names of their values; `reloads`, `spills`: full values that it
     reads back, or puts aside for a later loop; `streamed`: number of the array, among those of the kernel, whose stores
-    may go past the cache; others follow it; `unroll`: how many elements a work-item of schedule simt loads before it
-    computes.
+    may go past the cache; others follow it; `unroll`: number of elements that a work-item of schedule simt loads before
+    it computes.
     """
 
     results: tuple[Total, ...]

@@ -46,10 +46,11 @@ class Rowwise(Checked):
     is written once. Where there are few rows, and long ones, they are cut in chunks, and there is a launch for
     each pass. The result is the same each time for the same layout on the same device.
 
-    `ndim`: dimensions of a full array; `axes`: along which rows run; not negative; `is_dropped`: per operand and then
-    per output, whether it is a row value without the dimensions `axes`. Others have all dimensions; those of row values
-    have length 1 along `axes`; `broadcast`: per operand and dimension (of its own), whether its length is known to be
-    1, so that it may be repeated; `has_fp64`: whether to use double precision; None uses it if the device supports it.
+    `ndim`: dimensions of a full array; `axes`: axes along the rows, not negative; `is_dropped`: for each operand and
+    then for each output, whether it is a row value without the dimensions `axes`. Others have all dimensions; those of
+    row values have length 1 along `axes`; `broadcast`: for each operand and its dimensions, whether the length is known
+    to be 1, so that it may be repeated; `has_fp64`: whether to use double precision; None uses it if the device
+    supports it.
     """
 
     def __init__(

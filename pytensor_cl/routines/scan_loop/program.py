@@ -25,7 +25,8 @@ class Dim(NamedTuple):
     """A dimension of an array.
 
     `kind`: ``"time"``; ``"axis"``: work-items and lanes share it out; ``"core"``: each work-item has all of it;
-    ``"one"``: a batch dimension of length one; `number`: of the axis, or the length of a core or a batch dimension.
+    ``"one"``: a batch dimension of length one; `number`: number of the axis, or the length of a core or a batch
+    dimension.
     """
 
     kind: str
@@ -98,10 +99,11 @@ class StepFunction(Protocol):
 class LoopProgram:
     """A loop over time.
 
-    `arrays`: in the order of the inputs, which follow the number of steps. Numbers of rows (`LoopArray.has_rows`)
-    follow all arrays, in the same order; `outputs`: numbers of the arrays that are outputs, in their order; `axes`:
-    number of axes; `condition`: number k of the step's output ``y<k>_0`` that ends the loop, behind this step, if it is
-    not zero; None if all steps run. It is the same for all work-items and lanes. There are no SUM arrays then.
+    `arrays`: arrays in the order of the inputs, which follow the number of steps. Numbers of rows
+    (`LoopArray.has_rows`) follow all arrays, in the same order; `outputs`: numbers of the arrays that are outputs, in
+    their order; `axes`: number of axes; `condition`: number k of the step's output ``y<k>_0`` that ends the loop,
+    behind this step, if it is not zero; None if all steps run. It is the same for all work-items and lanes. There are
+    no SUM arrays then.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class ScanLoop(Routine):
     def layout(self, *inputs: Any) -> tuple[Layout, ...]:
         """Return the layouts of the outputs, of a loop with a condition those if all steps are run.
 
-        `*inputs`: what a call takes, with the layouts of arrays.
+        `*inputs`: arguments of a call, with layouts in place of arrays.
 
         Raises `ValueError`: lengths differ that must be equal, an array has too few rows, or a number of rows is
         negative. Raises `IndexError`: the number of steps is negative.

@@ -55,9 +55,9 @@ class SearchSorted(Checked):
     sort the rows ``(..., n)``; leading dimensions are broadcast. Values are compared in the dtype to which NumPy
     promotes those of rows and values.
 
-    `dtypes`: of the rows and of the values; float16 goes with float16 only; `core_ndim`: dimensions of the values that
-    belong to one row; `side`: ``"left"``: before values that are equal; ``"right"``: after them; `sorter_dtype`: of the
-    orders; None if rows are sorted.
+    `dtypes`: dtypes of the rows and of the values; float16 goes with float16 only; `core_ndim`: dimensions of the
+    values that belong to one row; `side`: ``"left"``: before values that are equal; ``"right"``: after them;
+    `sorter_dtype`: dtype of the orders; None if rows are sorted.
     """
 
     output_dtypes = ("int64",)

@@ -38,8 +38,8 @@ class Unique(Routine):
     the number of each element's value, and how often each comes (int64, 1-D). NaN counts as one value; slices with NaN
     are all different. Their number depends on the data, so a call waits for the device.
 
-    `ndim`: number of dimensions; `axis`: along which slices are compared; None compares values; `return_index`,
-    `return_inverse`, `return_counts`: which outputs there are besides the first.
+    `ndim`: number of dimensions; `axis`: axis of the slices that are compared; None compares values; `return_index`,
+    `return_inverse`, `return_counts`: whether there are these outputs besides the first.
     """
 
     def __init__(

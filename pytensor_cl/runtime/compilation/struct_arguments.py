@@ -102,8 +102,8 @@ def setter(
 ) -> Callable[[int, Any], None]:
     """Return the setter of by-value arguments, for a kernel that reads structs from buffers.
 
-    `handle`: the kernel; `set_bytes`: sets the other arguments; `buffers`: where structs are. The kernel does not keep
-    a buffer that was set: the result does, until it sets another one. What is enqueued keeps its arguments.
+    `handle`: the kernel; `set_bytes`: sets the other arguments; `buffers`: buffers that hold structs. The kernel does
+    not keep a buffer that was set: the result does, until it sets another one. What is enqueued keeps its arguments.
     """
     kept: dict[int, cl.Buffer] = {}
 

@@ -20,7 +20,7 @@ __all__ = ["HostMappings", "address_of", "buffer_over", "is_worthwhile", "with_p
 _MIN_BYTES = 1 << 16
 """Bytes of a result from which its buffer becomes the NumPy array's memory; a smaller one is copied in less time."""
 _MIN_HUGE = 2 * PAGE  # bytes of a buffer that contains a huge page at any alignment
-_PROBE = 64
+_PROBE = 64  # bytes of the buffer that `_probe` fills and reads
 
 
 def _references(array: Any) -> int:

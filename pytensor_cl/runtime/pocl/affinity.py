@@ -89,8 +89,8 @@ _pinned: list[ThreadAffinity] = []  # one object if PoCL's threads were pinned
 def pin_threads(threads: frozenset[int]) -> bool:
     """Pin PoCL's threads to cores.
 
-    `threads`: those that were started while the driver was loaded. Nothing is done if their number is not that of this
-    process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
+    `threads`: ids of the threads that were started while the driver was loaded. Nothing is done if their number is not
+    that of this process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
     """
     if not threads or "POCL_AFFINITY" in os.environ:
         return False

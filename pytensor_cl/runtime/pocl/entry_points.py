@@ -70,7 +70,7 @@ class EntryPoint:
 class EntryPoints:
     """Finds the entry points of a context's kernels.
 
-    `access_modes`: per kernel with an entry point its arguments' access modes (`outlining.access_modes_of`).
+    `access_modes`: name of a kernel with an entry point to its arguments' access modes (`outlining.access_modes_of`).
     """
 
     def __init__(self, context: DeviceContext, access_modes: Mapping[str, str]) -> None:

@@ -37,8 +37,8 @@ class PoclVariants:
     """Build variants for PoCL: kernel bodies are functions and, for the wheel's compiler, built-ins are declared.
 
     `version`: version of the driver; `defines_builtins`: whether programs define the shortest built-in functions
-    themselves; `has_entries`: whether kernels get entry points, for `KernelBatch`; `access_modes`: per kernel with an
-    entry point its arguments' access modes (`outlining.access_modes_of`).
+    themselves; `has_entries`: whether kernels get entry points, for `KernelBatch`; `access_modes`: name of a kernel
+    with an entry point to its arguments' access modes (`outlining.access_modes_of`).
     """
 
     def __init__(self, version: str, defines_builtins: bool = False, has_entries: bool = False) -> None:
