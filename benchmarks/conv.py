@@ -67,7 +67,7 @@ LAYERS = [
     )
 ]  # fmt: skip
 GEMM = 1024
-SECONDS = 0.15  # per measurement
+SECONDS = 0.15  # time of a measurement
 
 
 # --- the processes that compute ---

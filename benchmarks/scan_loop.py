@@ -32,7 +32,7 @@ class Model(NamedTuple):
 
     name: str
     data: Any  # the series
-    parameters: Sequence[Any]  # what the gradient is taken of, and what differs between the members of a batch
+    parameters: Sequence[Any]  # variables of the gradient, which differ between the members of a batch
     values: Sequence[float]
     logp: Any  # the log density
     chain: int  # cycles of the operations of a step that wait for each other, forward and backward together

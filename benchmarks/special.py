@@ -34,11 +34,11 @@ Arrays = tuple[np.ndarray, ...]
 class Family(NamedTuple):
     """Functions of the same arguments."""
 
-    names: tuple[str, ...]  # of PyTensor; `reference` finds the function to compare with
+    names: tuple[str, ...]  # names in PyTensor; `reference` finds the function to compare with
     # makes the arguments, in float64, from a random generator and the limits of the dtype
     grid: Callable[[np.random.Generator, np.finfo], Arrays]
     largest: float = np.inf  # SciPy takes what is above for infinity, and what is below its reciprocal for zero
-    integers: int = 0  # how many of the arguments, the first ones, are integers
+    integers: int = 0  # number of leading arguments that are integers
 
     def dtypes(self, dtype: str) -> tuple[str, ...]:
         """Return the dtypes of the arguments."""

@@ -28,7 +28,7 @@ from run import Worker
 from tqdm import tqdm
 
 ROUNDS = 3
-SECONDS = 0.04  # of a round
+SECONDS = 0.04  # time of a round
 BUDGET = 420.0  # seconds; sizes that are left then are not measured
 
 
@@ -37,7 +37,7 @@ class Sweep(NamedTuple):
 
     workload: str  # its name
     title: str
-    elements: float  # of its first input, at scale 1
+    elements: float  # size of its first input, at scale 1
     # smallest, largest: elements
     smallest: float = 1
     largest: float = 1e8

@@ -114,7 +114,7 @@ def _place(item):
 
 
 def _kept(place, cases):
-    """Of a test's cases in an order of chance, those that run; the first driver and the others divide those of schedule simt."""
+    """Return the cases of a test that run, given in random order. The drivers divide the cases of schedule simt."""
     first, half = place[1] == DRIVERS[0], -(-len(cases) // 2)
     if place[2] == "simt" and len(DRIVERS) > 1:
         return cases[:half] if first else cases[-half:]

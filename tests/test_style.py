@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,27 @@ def test_first_sentences_are_no_fragments():
         for path in _revised_sources()
         for node, name, docstring in _documented(path)
         if FRAGMENT.match(docstring) or (docstring.startswith("Whether ") and not _is_property(node))
+    ]
+    assert not found, "\n".join(found)
+
+
+def _commented_values(path):
+    """The fields of classes and the constants of a module that have a comment in their line, with the comment."""
+    with tokenize.open(path) as file:
+        comments = {t.start[0]: t.string for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.COMMENT}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for statement in node.body:
+                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.end_lineno in comments:
+                    yield statement.lineno, comments[statement.end_lineno].lstrip("#: ")
+
+
+def test_comments_of_fields_and_constants_are_no_fragments():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {comment}"
+        for path in _revised_sources()
+        for line, comment in _commented_values(path)
+        if FRAGMENT.match(comment[:1].upper() + comment[1:])
     ]
     assert not found, "\n".join(found)
 

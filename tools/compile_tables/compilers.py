@@ -23,7 +23,7 @@ _SPIRV = "15"  # the newest translator that Debian 12 has
 _HEADERS = ("-Xclang", "-finclude-default-header", "-Xclang", "-fdeclare-opencl-builtins")
 _LIBDEVICE = "libdevice.10.bc"
 _LIBRARIES = {"NVIDIA": ("nvptx64--nvidiacl.bc", _LIBDEVICE), "AMD": ("amdgcn--amdhsa.bc",)}
-_REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # see runtime/compilation/variants.py
+_REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # the same as in runtime/compilation/variants.py
 
 
 @dataclass

@@ -29,7 +29,7 @@ __all__ = ["BatchedGemm", "Gemm"]
 class _Plan(NamedTuple):
     """Launch parameters for one set of layouts; the empty plan belongs to an empty output."""
 
-    arguments: tuple[tuple[bytes, ...], ...] = ()  # per launch: a gemm_plan and the epilogue's operands
+    arguments: tuple[tuple[bytes, ...], ...] = ()  # a gemm_plan and an epilogue's operands, for each launch
     passes: TwoPass | None = None  # the final pass adds up the parts of k, if it was split
     packing: KernelLaunch | None = None  # launch that packs B first, for all work-items
     vector: GemmProblem | None = None  # a product with one row or one column, left to Gemv

@@ -273,6 +273,7 @@ def split_cpu(
     workers = tuning["reduction.items_per_unit"] * units if outputs * total >= tuning["reduction.small"] else 1
     chunks = 1
     if may_split and blocks < 4 * workers:
+        # A multiple of `workers` tasks, unless chunks would be too short.
         chunks = min(workers // gcd(blocks, workers), outputs * total // (blocks * tuning["reduction.min_task"]))
     if may_split and is_rounded:
         chunks = max(chunks, ceil_div(total, MAX_SEQUENTIAL_TERMS.get(pattern, total)))

@@ -229,7 +229,7 @@ class Program:
     def _live(self) -> set[int]:
         """Return the values that outputs depend on."""
         function, live = self.function, set(self.function.outputs)
-        for value in sorted(range(len(function.dtypes)), reverse=True):
+        for value in sorted(range(len(function.dtypes)), reverse=True):  # steps read earlier values only
             step = function.step(value)
             if value in live and step is not None:
                 live.update((step.source,) if isinstance(step, Reduce) else step.inputs)
@@ -275,6 +275,7 @@ class Program:
             return
         before = self._computed_in.setdefault(value, number)
         is_expensive = self._spill_operands if step is None else self._costs[value] >= self._cost_limit
+        # An earlier loop has the value. Reading it back from the cache takes less time than an expensive computation.
         if before < number and is_expensive:
             self._loops[before].spills[value] = None
             loop.reloads[value] = None

@@ -42,13 +42,13 @@ class LoopArray(NamedTuple):
     role: str  # role of the array: one of the constants above
     dtype: str
     dims: tuple[Dim, ...] = ()  # dimensions of the input array; none for OUTPUT, whose input is the number of rows
-    out_dims: tuple[Dim, ...] = ()  # Dimensions of the output array. Its core dimensions are those of the input.
+    out_dims: tuple[Dim, ...] = ()  # dimensions of the output array, with the input's core dimensions
     reads: tuple[int, ...] = ()  # numbers k of the step's inputs ``x<k>_<element>`` that it provides
-    # for each of them: of a STATE, how many steps ago it was computed; of a SUM, how many rows after row t it is
+    # Distance of each read from row t: of a STATE, steps since it was computed; of a SUM, rows after row t.
     taps: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()  # numbers k of the step's outputs ``y<k>_<element>`` that it takes
     write_taps: tuple[int, ...] = ()  # offset of each write after row t, for role SUM, in rows
-    # of a STATE: whether the input has the initial values only, and another input states the number of rows
+    # Whether the input of a STATE has the initial values only, and another input states the number of rows.
     has_rows: bool = False
     kept: int | None = None  # the most rows, counted from the last, that the output has; None: all
 
