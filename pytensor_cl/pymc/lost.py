@@ -47,18 +47,6 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     - a chain that moves slowly, or not at all, is not lost where the density is as large as elsewhere.
 
     The criterion holds as long as a quarter of the chains are where the mass is.
-
-    Parameters
-    ----------
-    log_density
-        Means over the states of each chain: shape (chains,).
-    deviations
-        Standard deviations over the states of each chain: shape (chains, parameters).
-
-    Returns
-    -------
-    ndarray of bool
-        Shape (chains,). All false if no chain moves.
     """
     moves = (deviations > 0).any(axis=1)
     if not moves.any():
@@ -88,20 +76,7 @@ def _far_below(values: np.ndarray, spreads: float, alone: float) -> np.ndarray:
 
 
 class LostChainMonitor:
-    """Where each chain moves in a part of the warm-up, and the restart of chains that are lost.
-
-    Parameters
-    ----------
-    chains
-        The chains.
-    size
-        Number of parameters.
-
-    Attributes
-    ----------
-    restarted : set of int
-        Chains that have started again from another one's position.
-    """
+    """Where each chain moves in a part of the warm-up, and the restart of chains that are lost."""
 
     def __init__(self, chains: States, size: int) -> None:
         self._chains = chains
@@ -119,21 +94,13 @@ class LostChainMonitor:
         self._log_density = np.zeros(self._shape[0])
 
     def add(self, positions: np.ndarray, log_density: np.ndarray) -> None:
-        """Take a state of each chain into account.
-
-        Parameters
-        ----------
-        positions
-            Shape (chains, parameters).
-        log_density
-            Shape (chains,).
-        """
+        """Take positions of shape (chains, parameters) and their log densities into account."""
         if not self._count:
             self._origin = positions.copy()
         self._count += 1
         moved = positions - self._origin
         self._sums[0] += moved
-        self._sums[1] += moved * moved
+        self._sums[1] += np.square(moved, out=moved)
         self._log_density += log_density
 
     def restart_lost(self) -> int:
@@ -158,13 +125,6 @@ def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray]) -> np.ndarray:
     A chain is stuck if all its draws are the same, and its acceptance probabilities add up to less than 0.1. In the
     warm-up such a chain does not start again if its density is large: the narrow place where it is belongs to the
     posterior.
-
-    Parameters
-    ----------
-    draws
-        Shape (chains, draws, parameters), at least four draws; with fewer, none is lost.
-    stats
-        Log densities ``lp`` and acceptance probabilities ``acceptance_rate``, of shape (chains, draws).
     """
     if draws.shape[1] < _LEAST_STATES:
         return np.zeros(0, int)
