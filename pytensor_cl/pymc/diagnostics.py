@@ -90,16 +90,8 @@ def drift(draws: np.ndarray) -> np.ndarray:
     draws are those of one distribution, and many chains show whether it is. The same is done for the squared distances
     from the mean of all draws, which grow while chains spread.
 
-    Parameters
-    ----------
-    draws
-        Shape (chains, draws, parameters).
-
-    Returns
-    -------
-    ndarray of float64
-        Shape (parameters,): the larger of both means, in deviations of the draws or of their squared distances. Zero
-        where chance explains them, or there are fewer than eight chains or four draws.
+    Returns shape (parameters,): the larger of both means, in deviations of the draws or of their squared distances.
+    Zero where chance explains them, or there are fewer than eight chains or four draws.
     """
     n_chains, n_draws, size = draws.shape
     half = n_draws // 2

@@ -73,11 +73,6 @@ def mass_excess(deviations: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     The volume of a distribution (the exponential of its entropy) is at most that of independent normal variables with
     the same deviations, and at least that of independent normal variables with the same root mean squared gradients
     (Stam's inequality).
-
-    Parameters
-    ----------
-    deviations, slopes
-        Standard deviations of the states, and root mean squared gradients: shape (chains, parameters).
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         product = deviations * slopes

@@ -145,7 +145,7 @@ def sample(
     Returns
     -------
     xarray.DataTree
-        As `pymc.sample` returns: groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``, and
+        The groups that `pymc.sample` returns: ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``, and
         ``log_likelihood`` if it is wanted.
         Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
