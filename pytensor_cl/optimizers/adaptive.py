@@ -198,19 +198,19 @@ class Adam(_Moments):
     def scalars(self, now: Moment) -> Scalars:
         root = pt.sqrt(one_minus_power(self.beta2, now.t))
         size = now.rate / one_minus_power(self.beta1, now.t)
-        return {"size": size * root if self.form == "lasagne" else size, "root": root}, {}
+        return {"size": size * root if self.form == "lasagne" else size, "inverse_root": 1.0 / root}, {}
 
     def rule(self, p: Variable, g: Variable, slots: Slots, s: Mapping[str, Variable]) -> Variable:
         m, v = self.mean(g, slots), self.mean_square(g, slots)
         if self.amsgrad:
             v = pt.maximum(slots["max_exp_avg_sq"], v)
             slots["max_exp_avg_sq"] = v
-        scale = pt.sqrt(v) if self.form == "lasagne" else pt.sqrt(v) / s["root"]
+        scale = pt.sqrt(v) if self.form == "lasagne" else pt.sqrt(v) * s["inverse_root"]
         return p - s["size"] * m / (scale + self.epsilon)
 
 
 class AdamW(Adam):
-    """AdamW (Loshchilov and Hutter 2019): p *= 1 - rate weight_decay, then Adam.
+    """AdamW (Loshchilov and Hutter 2019): p = (1 - rate weight_decay) p, then Adam.
 
     The decay is decoupled: it has no part in the moments. `weight_decay` is 0.01 unless it is given.
 
@@ -334,10 +334,10 @@ class NAdam(_Moments):
         return {
             "of_gradient": now.rate * (1.0 - mu) / (1.0 - product),
             "of_mean": now.rate * following / (1.0 - product * following),
-            "root": pt.sqrt(one_minus_power(self.beta2, now.t)),
+            "inverse_root": 1.0 / pt.sqrt(one_minus_power(self.beta2, now.t)),
         }, {self._product: product}
 
     def rule(self, p: Variable, g: Variable, slots: Slots, s: Mapping[str, Variable]) -> Variable:
         m, v = self.mean(g, slots), self.mean_square(g, slots)
-        divisor = pt.sqrt(v) / s["root"] + self.epsilon
+        divisor = pt.sqrt(v) * s["inverse_root"] + self.epsilon
         return p - (s["of_gradient"] * g + s["of_mean"] * m) / divisor

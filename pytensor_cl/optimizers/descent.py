@@ -102,7 +102,7 @@ class Nesterov(Momentum):
 
 
 class Lion(Optimizer):
-    """Lion (Chen et al. 2023): p *= 1 - rate weight_decay; p -= rate sign(beta1 m + (1 - beta1) g).
+    """Lion (Chen et al. 2023): p = (1 - rate weight_decay) p; p -= rate sign(beta1 m + (1 - beta1) g).
 
     Then m = beta2 m + (1 - beta2) g. The decay is decoupled, as of AdamW.
 

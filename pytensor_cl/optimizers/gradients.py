@@ -50,7 +50,12 @@ def gradients(loss_or_grads: Any, params: Sequence[SharedVariable]) -> list[Vari
     return grads
 
 
-def _slopes(loss: Variable, params: Sequence[SharedVariable]) -> list[Variable]:
+def _slopes(loss: Any, params: Sequence[SharedVariable]) -> list[Variable]:
+    loss = pt.as_tensor(loss)
+    if loss.type.ndim:
+        raise TypeError(f"the loss must be 0-d, such as loss.mean(); got {loss.type}")
+    if not loss.type.dtype.startswith("float"):
+        raise TypeError(f"the loss must be a floating-point number, so cast it first; got {loss.type}")
     found = pytensor.grad(loss, list(params), disconnected_inputs="ignore", return_disconnected="none")
     apart = [param.name for param, grad in zip(params, found, strict=True) if grad is None]
     if apart:

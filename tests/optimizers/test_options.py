@@ -6,11 +6,14 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.gradient import DisconnectedInputError
 
+import pytensor_cl
 from pytensor_cl import optimizers
 from pytensor_cl.ops.elemwise import GpuElemwise
 from tests.helpers import assert_on_device
 from tests.optimizers.reference import CASES, params_of, rule
 
+pytestmark = pytest.mark.filterwarnings("ignore:Loop fusion failed")  # of many rules in one function
+BOTH = pytest.mark.parametrize("mode", ["FAST_COMPILE", "OPENCL"])
 EVERY = {case: lambda case=case, **more: rule(case, **more) for case in CASES}
 EVERY |= {"lion": lambda **more: optimizers.Lion(weight_decay=0.1, **more)}
 EVERY |= {
@@ -100,7 +103,7 @@ def test_decay_reaches_the_chosen_parameters(decay):
 
 
 @pytest.mark.usefixtures("on_device")
-@pytest.mark.parametrize("mode", ["FAST_COMPILE", "OPENCL"])
+@BOTH
 def test_steps_that_are_not_finite_are_left_out(context, mode):
     """Of all rules together (a few on the device): parameters, moments, counts, and averages too."""
     value, inputs = np.ones((3, 2), "float32"), pt.fmatrix("g")
@@ -137,7 +140,7 @@ def test_nan_comes_through_without_the_option():
 
 
 @pytest.mark.usefixtures("on_device")
-@pytest.mark.parametrize("mode", ["FAST_COMPILE", "OPENCL"])
+@BOTH
 def test_moments_of_half_precision_parameters(context, mode):
     """The square of 1e-4 is 0 in float16, with which the step would be about 1e4 instead of the rate."""
     (w,) = params_of("float16", {"w": np.ones(3)})
@@ -177,6 +180,23 @@ def test_lion():
         p = p * (1 - 0.1 * 0.2) - 0.1 * np.sign(0.9 * m + 0.1 * grad)
         m = 0.99 * m + 0.01 * grad
         np.testing.assert_allclose(w.get_value(), p, rtol=1e-13)
+
+
+@pytest.mark.usefixtures("on_device")
+@BOTH
+def test_parameters_without_dimensions(context, mode):
+    """A temperature; also a variable whose value is always on the device."""
+    (s,) = params_of("float32", {"s": 2.0})
+    params = [s] if mode == "FAST_COMPILE" else [s, pytensor_cl.shared(np.full(3, 2, "float32"), name="d")]
+    optimizer = optimizers.AdamW(0.1, weight_decay=0.5, skip_nonfinite=True)
+    grads, _ = optimizers.clip_by_global_norm([2 * param for param in params], 1.0)
+    f = run(optimizer.updates(grads, params), mode=mode)
+    if mode == "OPENCL":
+        assert_on_device(f, GpuElemwise)
+    f()
+    for param in params:
+        np.testing.assert_allclose(param.get_value(), 2 * 0.95 - 0.1, rtol=1e-5)
+    assert s.get_value().shape == ()
 
 
 def test_two_losses_share_a_state():
@@ -247,6 +267,11 @@ def test_errors():
         optimizers.adam(loss, [pt.dvector("x")])
     with pytest.raises(TypeError, match="optimizers need floating-point numbers"):
         optimizers.adam(loss, [pytensor.shared(np.zeros(2, "int64"), name="n")])
+    with pytest.raises(TypeError, match=r"the loss must be 0-d, such as loss.mean\(\)"):
+        optimizers.adam(pt.sqr(w), [w])
+    for wrong in (w.astype("int64").sum(), w.astype("complex128").sum()):
+        with pytest.raises(TypeError, match="the loss must be a floating-point number, so cast it first"):
+            optimizers.adam(wrong, [w])
     with pytest.raises(ValueError, match="there are 1 gradients for 2 parameters"):
         optimizers.adam([w], [w, b])
     with pytest.raises(TypeError, match="the gradient of w has 1 dimensions, the parameter 2"):
