@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from glob import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 import pytensor_cl
+from pytensor_cl.codegen.folders import remove_stale
 from pytensor_cl.optimizers.base import Optimizer
 from pytensor_cl.optimizers.state import differing_names, mismatches, refuse, value_of
 from pytensor_cl.train import random_states
@@ -135,6 +137,7 @@ def _replace(path: Path, write: Callable[[Path], None], names: set[str]) -> None
         place.replace(path)
     finally:
         place.unlink(missing_ok=True)
+    remove_stale(path.parent, f".{escape(path.name)}.*.tmp")
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -218,6 +218,16 @@ def test_a_link_stays_one_and_nothing_is_left(tmp_path):
     assert set(library.load_file(tmp_path / "real.safetensors")) == {"w"}
 
 
+def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path):
+    old, new, other = (tmp_path / name for name in (".[a].safetensors.1.x.tmp", ".[a].safetensors.2.x.tmp", ".b.1.tmp"))
+    for path in (old, new, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    train.save(tmp_path / "[a].safetensors", shared("w", np.ones(3)))
+    assert {path.name for path in tmp_path.iterdir()} == {new.name, other.name, "[a].safetensors"}
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path, w = tmp_path / "a.safetensors", shared("w", np.ones(3))
     train.save(path, w)
