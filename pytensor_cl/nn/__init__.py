@@ -4,7 +4,7 @@ They are Ops of the host with gradients of their own, so they work in every mode
 linkers; mode OPENCL runs them on the device.
 """
 
-from pytensor_cl.nn import init
+from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from pytensor_cl.nn.pool import avg_pool, max_pool
@@ -17,6 +17,5 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "init",
     "max_pool",
 ]
