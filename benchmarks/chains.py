@@ -8,6 +8,9 @@ Each run is a process of its own. The figure is the smallest bulk effective samp
 the seconds of warm-up and draws; compilation is not part of them (each sampler runs once before, with the same
 shapes). PATH is a Python with jax, blackjax, optax and numpyro, in float64.
 
+For this sampler and nutpie the same number is also divided by the processor time of all threads (per_processor_second):
+other work on the machine changes that less.
+
 With --nutpie, nutpie samples the same PyMC model with its defaults (PyMC's environment must have it).
 
 With --gradient, the time of one gradient of all chains is measured instead: that of a leapfrog step here, that of
@@ -23,7 +26,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,6 +220,7 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
 
         return _time_gradient(evaluate, options)
     for tune, draws in ((6, 4), (options.tune, options.draws)):  # the first run builds the kernels
+        times: list[float] = []
         found = sample(
             model,
             chains=options.chains,
@@ -225,6 +229,7 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
             sampler=options.sampler,
             random_seed=options.seed,
             progressbar=False,
+            callback=lambda record, times=times: times.append(process_time()),
         )
     _save_draws(found.posterior, options.file)
     attrs = found.posterior.attrs
@@ -232,6 +237,8 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": attrs["tuning_time"] + attrs["sampling_time"],
         "steps": float(found.sample_stats.n_steps.mean()),
         "compile": attrs["compile_time"],
+        # The first time is that after the first iteration.
+        "processor": (times[-1] - times[0]) * len(times) / (len(times) - 1),
     }
 
 
@@ -248,11 +255,12 @@ def _run_nutpie(options: argparse.Namespace) -> dict[str, Any]:
     compiled = nutpie.compile_pymc_model(_pymc_model(DATA[options.model]()))
     compile_seconds = perf_counter() - begin
     nutpie.sample(compiled, draws=10, tune=10, progress_bar=False, seed=0)
-    begin = perf_counter()
+    begin, begin_processor = perf_counter(), process_time()
     found = nutpie.sample(compiled, progress_bar=False, seed=options.seed)
-    seconds = perf_counter() - begin
+    seconds, processor = perf_counter() - begin, process_time() - begin_processor
     _save_draws(found.posterior, options.file)
-    return {"seconds": seconds, "steps": float(found.sample_stats.n_steps.mean()), "compile": compile_seconds}
+    steps = float(found.sample_stats.n_steps.mean())
+    return {"seconds": seconds, "steps": steps, "compile": compile_seconds, "processor": processor}
 
 
 def _time_gradient(evaluate: Callable[[], None], options: argparse.Namespace) -> dict[str, Any]:
@@ -282,6 +290,8 @@ def _child(python: str, kind: str, sampler: str, seed: int, options: argparse.Na
 
             figures["ess"] = float(np.min(bulk_ess(np.load(file))))
             figures["per_second"] = figures["ess"] / figures["seconds"]
+            if "processor" in figures:
+                figures["per_processor_second"] = figures["ess"] / figures["processor"]
         return figures
 
 

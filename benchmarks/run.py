@@ -157,7 +157,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", action="append", help="OpenCL devices; the others are compared to the first one")
     parser.add_argument("--auto", action="append", help="OpenCL devices with NumPy arrays in and out, as in a script")
     parser.add_argument(
-        "--backend", action="append", help="numpy, numba, c or jax, or NAME=PYTHON for another interpreter"
+        "--backend",
+        action="append",
+        help="numpy, numba, c or jax; NAME=PYTHON for another interpreter, as in opencl:pocl=PYTHON for another version",
     )
     return parser.parse_args()
 
@@ -169,7 +171,9 @@ def start(options: argparse.Namespace) -> list[Worker]:
     workers += [Worker(d, "opencl", d, sys.executable) for d in devices]
     for text in options.backend or ["numba", "c", "numpy"]:
         name, _, python = text.partition("=")
-        workers.append(Worker(name, name, "", python or sys.executable))
+        backend, device = ("opencl", name) if name.startswith("opencl") else (name, "")
+        label = f"{name} of {python}" if device else name
+        workers.append(Worker(label, backend, device, python or sys.executable))
     return workers
 
 

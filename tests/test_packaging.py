@@ -83,7 +83,7 @@ def test_wheel_carries_templates_and_start_up_file():
 
 def test_dependencies_are_what_the_code_imports():
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["project"]["dependencies"]}
-    assert names == {"pytensor", "numpy", "pyopencl", "mako", "pocl-binary-distribution"}
+    assert names == {"pytensor", "numpy", "pyopencl", "mako", "platformdirs", "pocl-binary-distribution"}
 
 
 def test_no_file_names_a_place_on_some_machine():

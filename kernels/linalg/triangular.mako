@@ -20,13 +20,19 @@
 V, T = f"{ctype}{lanes}", ctype
 ROWS = 4  # that are solved at a time
 %>
-<%def name="singular(source)">
+## Whether an element of the diagonal is zero; if `tiny` is the name of a variable, whether one is subnormal or zero.
+<%def name="singular(source, tiny='')">
     % if unit:
     const int failed = 0;
     % else:
     int failed = 0;
-    for (int i = 0; i < n; ++i)
-        failed |= ${source} == 0;
+    for (int i = 0; i < n; ++i) {
+        const ${T} element = ${source};
+        failed |= element == 0;
+        % if tiny:
+        ${tiny} |= fabs(element) < ${"DBL_MIN" if T == "double" else "FLT_MIN"};
+        % endif
+    }
     failed = failed && size.whole;
     % endif
 </%def>
@@ -182,10 +188,11 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
     const long g_end = partition_begin(groups, 1, part + 1, parts);
     for (long g = partition_begin(groups, 1, part, parts); g < g_end; ++g) {
         const int valid = min((long)${lanes}, size.count - g * ${lanes});
+        int tiny = 0; /* an element of a diagonal has no finite inverse */
         for (int lane = 0; lane < ${lanes}; ++lane) {
             __global const ${T} *matrix = a + a_at.offset + (g * ${lanes} + min(lane, valid - 1)) * a_at.batch;
             __global ${T} *element = (__global ${T} *)factors + lane;
-            ${singular("matrix[i * (a_at.row + a_at.column)]")}
+            ${singular("matrix[i * (a_at.row + a_at.column)]", "tiny")}
             for (int i = 0; i < n; ++i) {
                 for (int j = 0; j < i; ++j, element += ${lanes})
                     *element = matrix[i * a_at.row + j * a_at.column];
@@ -201,7 +208,6 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
                     ((__global ${T} *)solution)[i * ${lanes} + lane] = source[i * b_at.row];
             }
             __global const ${V} *row = factors;
-            ${V} zero = 0; /* NaN if an element of the diagonal has no finite inverse */
             for (int i = 0; i < n; row += ++i) {
                 ${V} even = solution[i], odd = 0;
                 int k = 0;
@@ -212,11 +218,8 @@ void ${name}_lanes(const linalg_sizes size, const linalg_strides a_at, const lin
                 if (k < i)
                     even -= row[k] * solution[k];
                 solution[i] = (even - odd) * row[i];
-    % if not unit:
-                zero += 0 * row[i];
-    % endif
             }
-            if (any(zero != 0)) {
+            if (tiny) {
                 for (int lane = 0; lane < valid; ++lane) {
                     const long item = g * ${lanes} + lane;
                     __global const ${T} *matrix = a + a_at.offset + item * a_at.batch;

@@ -4,17 +4,14 @@ import math
 
 import numpy as np
 
-__all__ = ["Adam", "DualAveraging", "MassMatrix", "halton", "harmonic_mean", "usual_chains"]
+__all__ = ["Adam", "DualAveraging", "MassMatrix", "PrincipalDirection", "halton", "harmonic_mean", "usual_chains"]
+
+MEMORY = 0.1
+"""Weight of the last state of the chains in the direction in which they vary most."""
 
 
 def halton(index: int) -> float:
-    """Return a term of Halton's sequence in base 2, between 0 and 1.
-
-    Parameters
-    ----------
-    index
-        Number of the term, from 0.
-    """
+    """Return a term of Halton's sequence in base 2, between 0 and 1."""
     value, factor, index = 0.0, 0.5, index + 1
     while index:
         value += factor * (index & 1)
@@ -24,29 +21,22 @@ def halton(index: int) -> float:
 
 
 def harmonic_mean(values: np.ndarray) -> float:
-    """Return the harmonic mean of probabilities; one that is 0 makes it 0.
-
-    Parameters
-    ----------
-    values
-        Probabilities of any shape.
-    """
+    """Return the harmonic mean of probabilities; one that is 0 makes it 0."""
     values = np.asarray(values, "float64")
     return 0.0 if not values.all() else float(values.size / np.sum(1 / values))
+
+
+def median(values: np.ndarray) -> float:
+    """Return the median of a vector: of a few hundred numbers in a fifth of the time of `numpy.median`."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))
 
 
 class DualAveraging:
     """Step size that leads to a wanted acceptance (Hoffman and Gelman 2014, section 3.2).
 
-    Parameters
-    ----------
-    step_size
-        First step size.
-    target
-        Wanted acceptance.
-    gain, delay, decay
-        The article's gamma, t0 and kappa. The defaults take smaller steps than the article's: the mean over many chains
-        has little noise.
+    The article's gamma, t0 and kappa are `gain`, `delay` and `decay`. The defaults make smaller changes than the
+    article's: the mean over many chains has little noise.
     """
 
     def __init__(
@@ -57,26 +47,14 @@ class DualAveraging:
         self.restart(step_size)
 
     def restart(self, step_size: float) -> None:
-        """Forget all acceptances.
-
-        Parameters
-        ----------
-        step_size
-            Next step size.
-        """
+        """Forget all acceptances."""
         self._centre = math.log(step_size)
         self._error = 0.0
         self._count = 0
         self.log_step = self.log_mean = math.log(step_size)
 
     def update(self, acceptance: float) -> None:
-        """Take the acceptance of a trajectory into account.
-
-        Parameters
-        ----------
-        acceptance
-            Of the trajectory that had the current step size.
-        """
+        """Take the acceptance of a trajectory into account."""
         self._count += 1
         weight = 1 / (self._count + self._delay)
         self._error += weight * (self.target - acceptance - self._error)
@@ -96,17 +74,7 @@ class DualAveraging:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015) for one number that is to grow, with bounded steps.
-
-    Parameters
-    ----------
-    value
-        First value.
-    rate
-        Learning rate, which is also the largest step.
-    momentum, memory
-        The article's beta1 and beta2.
-    """
+    """Adam (Kingma and Ba 2015) for one number that is to grow, with steps of at most `rate`."""
 
     def __init__(self, value: float, rate: float, momentum: float = 0.0, memory: float = 0.95) -> None:
         self.value = value
@@ -119,13 +87,7 @@ class Adam:
         self._count = 0
 
     def update(self, gradient: float) -> float:
-        """Take a step along the gradient, and return the new value.
-
-        Parameters
-        ----------
-        gradient
-            Derivative; one that is not finite is left out.
-        """
+        """Take a step along the gradient, if it is finite, and return the new value."""
         if not math.isfinite(gradient):
             return self.value
         self._count += 1
@@ -138,6 +100,35 @@ class Adam:
         return self.value
 
 
+class PrincipalDirection:
+    """The direction in which positions vary most, in units of the mass matrix: power iterations, one for each state."""
+
+    def __init__(self, size: int) -> None:
+        self._vector = np.full(size, size**-0.5)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all states but for the direction: the units have changed."""
+        self._image = np.zeros_like(self._vector)
+        self._count = 0
+
+    def update(self, positions: np.ndarray, centre: np.ndarray, inverse_mass: np.ndarray) -> np.ndarray:
+        """Take positions of shape (chains, parameters) into account.
+
+        Return the direction: its product with a position is a coordinate in units of the mass matrix.
+        """
+        self._count += 1
+        scale = np.sqrt(inverse_mass)
+        direction = self._vector / scale
+        along = positions @ direction - centre @ direction
+        image = (along @ positions - along.sum() * centre) / (scale * len(positions))
+        self._image += (image - self._image) * max(1 / self._count, MEMORY)
+        length = float(np.linalg.norm(self._image))
+        if 0 < length < math.inf:
+            self._vector = self._image / length
+        return self._vector / scale
+
+
 def usual_chains(
     positions: np.ndarray, gradients: np.ndarray, centre: np.ndarray, inverse_mass: np.ndarray
 ) -> np.ndarray:
@@ -146,34 +137,26 @@ def usual_chains(
     A chain is left out if its squared distance from the centre, or its squared gradient, in units of the mass matrix,
     is above the median of all chains by more than 6 median absolute deviations of the logarithm, and not less than 3
     and not more than 50 times the median. One chain of two million independent normal ones is.
-
-    Parameters
-    ----------
-    positions, gradients
-        Shape (chains, parameters).
-    centre, inverse_mass
-        Shape (parameters,).
-
-    Returns
-    -------
-    ndarray of bool
-        Shape (chains,); at least half of the chains whose numbers are finite.
     """
     usual = np.ones(len(positions), bool)
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = (
-            np.einsum("ck,ck,k->c", gradients, gradients, inverse_mass),
-            np.einsum("ck,ck,k->c", positions - centre, positions - centre, 1 / inverse_mass),
-        )
+        squares = np.square(gradients) @ inverse_mass, np.square(positions - centre) @ (1 / inverse_mass)
     for square in squares:
         finite = np.isfinite(square)
         logs = np.log(np.maximum(square[finite], 1e-300))
         usual &= finite
         if logs.size:
-            median = np.median(logs)
-            spread = 6 * np.median(np.abs(logs - median))
-            usual[finite] &= logs <= median + min(max(spread, math.log(3)), math.log(50))
+            middle = median(logs)
+            spread = 6 * median(np.abs(logs - middle))
+            usual[finite] &= logs <= middle + min(max(spread, math.log(3)), math.log(50))
     return usual
+
+
+def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and variances over chains; `numpy.var` makes one more temporary array."""
+    means = values.mean(axis=0)
+    moved = values - means
+    return means, np.square(moved, out=moved).mean(axis=0)
 
 
 class MassMatrix:
@@ -185,42 +168,27 @@ class MassMatrix:
 
     Chains far outside the others are left out (`usual_chains`): one with a huge gradient must not set the scales of
     all.
-
-    Parameters
-    ----------
-    size
-        Number of parameters.
-
-    Attributes
-    ----------
-    inverse_mass : ndarray
-        The last estimate, shape (parameters,); ones at first.
     """
 
     def __init__(self, size: int) -> None:
         self.inverse_mass = np.ones(size)
-        self._centre: np.ndarray | None = None
+        self.centre: np.ndarray | None = None
         self._moments = np.zeros((3, size))
         self._squares = np.zeros(size)
         self._count = 0
 
     def update(self, positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Add a state of each chain, and return which chains were not left out.
-
-        Parameters
-        ----------
-        positions, gradients
-            Shape (chains, parameters).
-        """
-        if self._centre is None:
-            self._centre = np.median(positions, axis=0)
-        usual = usual_chains(positions, gradients, self._centre, self.inverse_mass)
+        """Add positions and gradients of shape (chains, parameters), and return which chains were not left out."""
+        if self.centre is None:
+            self.centre = np.median(positions, axis=0)
+        usual = usual_chains(positions, gradients, self.centre, self.inverse_mass)
         if usual.any():
             q, g = (positions, gradients) if usual.all() else (positions[usual], gradients[usual])
-            self._centre = q.mean(axis=0)
+            means, variances = _moments(q)
+            self.centre = means
             self._count += 1
-            self._moments += [self._centre, q.var(axis=0), g.var(axis=0)]
-            self._squares += self._centre**2
+            self._moments += [means, variances, _moments(g)[1]]
+            self._squares += means**2
         return usual
 
     def estimate(self) -> np.ndarray | None:

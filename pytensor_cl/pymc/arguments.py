@@ -58,13 +58,7 @@ _OF_PYMC = {
 
 
 def check_others(others: Mapping[str, Any]) -> None:
-    """Raise a TypeError for arguments that `sample` has not, which says what there is instead.
-
-    Parameters
-    ----------
-    others
-        The arguments by name.
-    """
+    """Raise a TypeError for arguments that `sample` has not, which says what there is instead."""
     for name in others:
         if name not in _OF_PYMC:
             raise TypeError(f"sample() got an unexpected keyword argument {name!r}")
@@ -72,20 +66,7 @@ def check_others(others: Mapping[str, Any]) -> None:
 
 
 def check_model(model: Any) -> Any:
-    """Return the model, or that of the context.
-
-    Parameters
-    ----------
-    model
-        What the caller gave.
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    ValueError
-        If the model has discrete variables, or none.
-    """
+    """Return the model, or that of the context."""
     if model is not None and not isinstance(model, Model):
         raise TypeError(f"the first argument is a pymc.Model, not {model!r}; draws= is given by name")
     model = modelcontext(model)
@@ -96,17 +77,7 @@ def check_model(model: Any) -> Any:
 def check_numbers(
     sampler: str, counts: Mapping[str, Any], target_accept: Any, trajectory_length: Any, target_ess: Any
 ) -> None:
-    """Raise a ValueError for numbers out of their ranges, and a TypeError for counts that are no integers.
-
-    Parameters
-    ----------
-    sampler
-        Name of the sampler.
-    counts
-        ``draws``, ``tune``, ``chains`` and ``max_steps``.
-    target_accept, trajectory_length, target_ess
-        See `sample`.
-    """
+    """Raise a ValueError for numbers out of their ranges, and a TypeError for counts that are no integers."""
     if sampler not in SAMPLERS:
         raise ValueError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
     least = {"draws": 1, "tune": 0, "chains": _LEAST_CHAINS.get(sampler, 2), "max_steps": 1}
@@ -129,17 +100,7 @@ def check_numbers(
 
 
 def check_initvals(model: Any, initvals: Any, sampler: str) -> None:
-    """Raise if starting values are not those of variables of the model, or the sampler has no use for them.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-    initvals
-        See `sample`.
-    sampler
-        Name of the sampler.
-    """
+    """Raise if starting values are not those of variables of the model, or the sampler has no use for them."""
     if initvals is None:
         return
     if sampler == "smc":
@@ -153,27 +114,13 @@ def check_initvals(model: Any, initvals: Any, sampler: str) -> None:
 
 
 def check_callback(callback: Any) -> None:
-    """Raise a TypeError if it is no function.
-
-    Parameters
-    ----------
-    callback
-        See `sample`.
-    """
+    """Raise a TypeError if it is no function."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a Record, not {callback!r}")
 
 
 def check_var_names(model: Any, var_names: Sequence[str] | None) -> None:
-    """Raise a ValueError if names are not those of free variables or deterministics.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-    var_names
-        See `sample`.
-    """
+    """Raise a ValueError if names are not those of free variables or deterministics."""
     if var_names is None:
         return
     if isinstance(var_names, str):
@@ -185,18 +132,7 @@ def check_var_names(model: Any, var_names: Sequence[str] | None) -> None:
 
 
 def entropy(random_seed: Any) -> np.random.SeedSequence:
-    """Return the seed of all random numbers.
-
-    Parameters
-    ----------
-    random_seed
-        See `sample`. Generators are advanced; a `SeedSequence` stays as it is.
-
-    Raises
-    ------
-    TypeError
-        If it is nothing of which a seed can be made.
-    """
+    """Return the seed of all random numbers."""
     if isinstance(random_seed, np.random.SeedSequence):
         return np.random.SeedSequence([int(word) for word in random_seed.generate_state(4)])
     if isinstance(random_seed, np.random.BitGenerator):
@@ -220,13 +156,6 @@ def superchain_number(superchains: int | None, chains: int) -> int:
     The default is the largest divisor of the number of chains up to 16 that leaves two chains in each. Where that is
     less than 4, as for a prime number of chains, it is 16, or half of the chains if these are fewer: superchains have
     equal lengths all the same, and the chains that are left over belong to none.
-
-    Parameters
-    ----------
-    superchains
-        What the caller wants; None for the default.
-    chains
-        Number of chains.
     """
     if superchains is not None:
         if superchains < 1 or chains % superchains:

@@ -35,20 +35,7 @@ _HEADER = "pytensor_cl.pymc.sample"
 
 
 def state_dict(thing: Any, seen: set[int] | None = None) -> dict[str, Any]:
-    """Return the state of an object: that of its attributes by name, in nested dicts and lists of plain values.
-
-    Parameters
-    ----------
-    thing
-        An object of this package. If it has a method ``state_dict``, that is used.
-    seen
-        Objects whose state is already part of the result.
-
-    Raises
-    ------
-    TypeError
-        If an attribute is of a kind that is not known.
-    """
+    """Return the state of an object: that of its attributes by name, in nested dicts and lists of plain values."""
     seen = set() if seen is None else seen
     seen.add(id(thing))
     if hasattr(thing, "state_dict"):
@@ -64,15 +51,7 @@ def state_dict(thing: Any, seen: set[int] | None = None) -> dict[str, Any]:
 
 
 def load_state_dict(thing: Any, state: Mapping[str, Any]) -> None:
-    """Give an object the state that `state_dict` returned for one that was made in the same way.
-
-    Parameters
-    ----------
-    thing
-        An object of this package.
-    state
-        What `state_dict` returned.
-    """
+    """Give an object the state that `state_dict` returned for one that was made in the same way."""
     if hasattr(thing, "load_state_dict"):
         thing.load_state_dict(state)
         return
@@ -134,13 +113,7 @@ def _restored(old: Any, saved: Any) -> Any:
 
 
 def model_digest(model: Any) -> str:
-    """Return a digest of the Ops and constants of a model's log density, data included.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-    """
+    """Return a digest of the Ops and constants of a model's log density, data included."""
     digest = hashlib.sha256()
     log_density, values = model.logp(), model.value_vars
     # Which parameters are which: those of other models may have changed places.
@@ -187,22 +160,7 @@ def _json_value(value: Any) -> Any:
 
 
 class Checkpoint:
-    """A file with the state of a run.
-
-    Parameters
-    ----------
-    path
-        Of the file. Its folder exists.
-    arguments
-        What must be the same in the call that goes on: plain values by name.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder.
-    TypeError
-        If an argument is no plain value, such as a symbolic starting value.
-    """
+    """A file with the state of a run."""
 
     def __init__(self, path: Any, arguments: Mapping[str, Any]) -> None:
         self.path = Path(path)
@@ -219,13 +177,7 @@ class Checkpoint:
         return perf_counter() >= self._next
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state in the file, or None if there is no file.
-
-        Raises
-        ------
-        ValueError
-            If the file is no checkpoint, or that of another call.
-        """
+        """Return the state in the file, or None if there is no file."""
         if not self.path.exists():
             return None
         try:
@@ -247,13 +199,7 @@ class Checkpoint:
         return _decoded(header["state"], arrays)
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Write the file; what was there is replaced at once or not at all.
-
-        Parameters
-        ----------
-        state
-            Nested dicts and lists of arrays, numbers and None.
-        """
+        """Write the file; what was there is replaced at once or not at all."""
         begun = perf_counter()
         arrays: list[np.ndarray] = []
         tree = _encoded(state, arrays)

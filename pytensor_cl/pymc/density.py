@@ -18,20 +18,7 @@ __all__ = ["ModelDensity", "check_continuous"]
 
 
 def check_continuous(model: Any) -> None:
-    """Raise if a model has no free variable, or a discrete one.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-
-    Raises
-    ------
-    ValueError
-        With the names of the discrete variables.
-    NotImplementedError
-        With those of ``pymc.dims``, whose graphs PyTensor cannot vectorize over tensors of all chains.
-    """
+    """Raise if a model has no free variable, or a discrete one."""
     if not model.value_vars:
         raise ValueError("the model has no free variable to sample")
     discrete = [value.name for value in model.value_vars if value.type.dtype not in ("float32", "float64")]
@@ -47,32 +34,7 @@ def check_continuous(model: Any) -> None:
 class ModelDensity:
     """The log density of a model in the space where no parameter is bounded.
 
-    Parameters
-    ----------
-    model
-        A `pymc.Model` whose free random variables are all continuous.
-    shapes
-        Shape of each free variable in that space, by the name of its value variable.
-    tempered
-        Whether the observed part is multiplied by an inverse temperature.
-
-    Attributes
-    ----------
-    names, shapes, dtypes
-        Of the value variables, in the order of ``model.value_vars``.
-    is_periodic
-        Whether each is an angle: the density has the period 2 pi in it.
-    parameter_is_periodic : ndarray
-        The same for each parameter.
-    dtype
-        That of joined positions and gradients: floatX.
-    temperature
-        Shared variable: the inverse temperature; None if the density is not tempered.
-
-    Raises
-    ------
-    ValueError
-        If the model has no free variable, or a discrete one.
+    If it is `tempered`, the observed part is multiplied by the shared variable `temperature`, an inverse temperature.
     """
 
     def __init__(self, model: Any, shapes: Mapping[str, tuple[int, ...]], tempered: bool = False) -> None:
@@ -119,15 +81,7 @@ class ModelDensity:
         return [name for name, shape in zip(self.names, self.shapes, strict=True) for _ in range(int(np.prod(shape)))]
 
     def split(self, flat: Any, *batch: Any) -> Iterator[Any]:
-        """Yield the part of each value variable, in its shape and dtype.
-
-        Parameters
-        ----------
-        flat
-            An array or a variable of shape (*batch, parameters).
-        batch
-            The first lengths of `flat`.
-        """
+        """Yield the part of each value variable, in its shape and dtype, of an array of shape (*batch, parameters)."""
         offset = 0
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             size = int(np.prod(shape))
@@ -137,29 +91,13 @@ class ModelDensity:
             offset += size
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the parts of all value variables as one array of shape (chains, parameters) and dtype floatX.
-
-        Parameters
-        ----------
-        parts
-            Arrays of shape (chains, *shape).
-        """
+        """Return the parts of all value variables as one array of shape (chains, parameters) and dtype floatX."""
         return np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], axis=1, dtype=self.dtype)
 
     def __call__(self, position: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        """Return the graph of the log density of all chains and of its gradient.
+        """Return the graphs of the log density of all chains, minus infinity at bad parameters, and of its gradient.
 
-        Parameters
-        ----------
-        position
-            Shape (chains, parameters), dtype floatX.
-
-        Returns
-        -------
-        log_density : TensorVariable
-            Shape (chains,), dtype floatX. Minus infinity where a parameter is bad.
-        gradient : TensorVariable
-            Shape (chains, parameters), dtype floatX.
+        Their shapes are (chains,) and (chains, parameters), as that of `position`; their dtype is floatX.
         """
         chains = self._chains(position)
         total, *found = self._of_all_chains([self._total, *self._gradient.values()], position)
@@ -179,13 +117,7 @@ class ModelDensity:
         return of_vector + pt.concatenate(parts, axis=1)
 
     def observed(self, position: TensorVariable) -> TensorVariable:
-        """Return the graph of the observed part alone, of shape (chains,) and dtype floatX.
-
-        Parameters
-        ----------
-        position
-            See `__call__`.
-        """
+        """Return the graph of the observed part alone, of shape (chains,) and dtype floatX."""
         (part,) = self._of_all_chains([self._observed], position)
         return self._for_each_chain(part, self._chains(position))
 

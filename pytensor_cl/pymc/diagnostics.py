@@ -14,17 +14,9 @@ _DRIFT_P = 1e-6
 
 
 def bulk_ess(draws: np.ndarray) -> np.ndarray:
-    """Return the bulk effective sample size of each parameter (Vehtari et al. 2021).
+    """Return the bulk effective sample size of each parameter (Vehtari et al. 2021), NaN where draws are not finite.
 
-    Parameters
-    ----------
-    draws
-        Shape (chains, draws, parameters); at least four draws.
-
-    Returns
-    -------
-    ndarray of float64
-        Shape (parameters,). NaN where draws are not finite, or there are fewer than four of them.
+    The shape of `draws` is (chains, draws, parameters).
     """
     _, n_draws, size = draws.shape
     half = n_draws // 2
@@ -72,22 +64,8 @@ def _ess(chains: np.ndarray) -> float:
 def nested_rhat(draws: np.ndarray, superchains: int) -> np.ndarray:
     """Return nested R-hat (Margossian et al. 2024), which needs few draws of each chain if there are many chains.
 
-    Parameters
-    ----------
-    draws
-        Shape (chains, draws, parameters). The chains of a superchain follow each other and started at one point.
-    superchains
-        Number of superchains, which divides the number of chains; at least two chains each.
-
-    Returns
-    -------
-    ndarray of float64
-        Shape (parameters,). NaN if there are fewer than two superchains.
-
-    Raises
-    ------
-    ValueError
-        If the chains cannot be divided into that many superchains.
+    The shape of `draws` is (chains, draws, parameters); the chains of a superchain follow each other and started at one
+    point.
     """
     n_chains, n_draws, size = draws.shape
     if superchains < 1 or n_chains % superchains:
@@ -112,16 +90,8 @@ def drift(draws: np.ndarray) -> np.ndarray:
     draws are those of one distribution, and many chains show whether it is. The same is done for the squared distances
     from the mean of all draws, which grow while chains spread.
 
-    Parameters
-    ----------
-    draws
-        Shape (chains, draws, parameters).
-
-    Returns
-    -------
-    ndarray of float64
-        Shape (parameters,): the larger of both means, in deviations of the draws or of their squared distances. Zero
-        where chance explains them, or there are fewer than eight chains or four draws.
+    Returns shape (parameters,): the larger of both means, in deviations of the draws or of their squared distances.
+    Zero where chance explains them, or there are fewer than eight chains or four draws.
     """
     n_chains, n_draws, size = draws.shape
     half = n_draws // 2

@@ -1,7 +1,8 @@
 """Hamiltonian trajectories of all chains, as functions whose state stays on the device."""
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,49 +18,31 @@ __all__ = [
     "Hamiltonian",
     "Trajectory",
     "compile_function",
-    "per_chain",
-    "rows",
     "statistics",
 ]
 
+BLOCK_BYTES = 4 << 20
+"""Bytes of the normal numbers that are drawn in one call, at most."""
+BLOCK_LENGTH = 32
+"""Trajectories for which there are such numbers, at most."""
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy grows by more than that diverges, as in Stan and PyMC."""
 
 
 class Trajectory(NamedTuple):
-    """What the host reads of one trajectory of all chains.
-
-    Attributes
-    ----------
-    acceptance : ndarray
-        Probability of acceptance of each chain.
-    accepted, diverging : ndarray
-        One boolean for each chain.
-    log_density, energy : ndarray
-        Of each chain, after the decision.
-    energy_error : ndarray
-        Energy at the end of each trajectory less that at its start.
-    growth : ndarray
-        For each chain, half the derivative in time of the squared distance from the mean at the end of the trajectory,
-        times the growth of the squared distance: the term of the ChEES criterion.
-    """
+    """What the host reads of one trajectory: arrays with a number for each chain."""
 
     acceptance: np.ndarray
     accepted: np.ndarray
     diverging: np.ndarray
-    log_density: np.ndarray
+    log_density: np.ndarray  # after the decision, as the energy is
     energy: np.ndarray
-    energy_error: np.ndarray
-    growth: np.ndarray
+    energy_error: np.ndarray  # energy at the end of the trajectory less that at its start
+    change: np.ndarray  # growth of the squared distance from a centre along a direction (`Hamiltonian.set_direction`)
+    slope: np.ndarray  # half the derivative in time of that squared distance at the end
 
     def statistics(self, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
-        """Return the statistics of each chain by PyMC's names.
-
-        Parameters
-        ----------
-        step_size, n_steps
-            Of the leapfrog steps, the same for all chains.
-        """
+        """Return the statistics of each chain by PyMC's names."""
         return statistics(self, step_size, n_steps)
 
 
@@ -78,24 +61,8 @@ def statistics(moves: Any, step_size: float, n_steps: int) -> dict[str, np.ndarr
     }
 
 
-def rows(value: TensorVariable) -> TensorVariable:
-    """Return the sum over the parameters of each chain."""
-    return value.sum(axis=1)
-
-
-def per_chain(value: TensorVariable) -> TensorVariable:
-    """Give a vector of chains an axis of parameters."""
-    return value[:, None]
-
-
 def compile_function(inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], mode: Any, name: str) -> Any:
-    """Compile a function of a model, as `pytensor.function` does.
-
-    Parameters
-    ----------
-    inputs, outputs, updates, mode, name
-        See `pytensor.function`.
-    """
+    """Compile a function of a model, as `pytensor.function` does."""
     with warnings.catch_warnings():
         # A model of many variables has more arguments than one kernel takes; PyTensor then makes several.
         warnings.filterwarnings("ignore", "Loop fusion failed because", UserWarning)
@@ -103,28 +70,7 @@ def compile_function(inputs: list[Any], outputs: list[Any], updates: dict[Any, A
 
 
 class Chains:
-    """Positions, gradients and log densities of all chains, on the device.
-
-    Parameters
-    ----------
-    density
-        See `ModelDensity`.
-    chains
-        Number of chains. They are at zero until `set_positions` is called.
-    seed
-        Seed of the random numbers of a sampler.
-    mode
-        PyTensor mode that compiles the functions.
-
-    Attributes
-    ----------
-    density
-        What is sampled.
-    chains
-        Number of chains.
-    rng
-        Shared variable: the generator of all random numbers.
-    """
+    """Positions, gradients and log densities of all chains, on the device; zero until `set_positions` is called."""
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
         self.density = density
@@ -156,13 +102,7 @@ class Chains:
         return position, gradient
 
     def set_inverse_temperature(self, value: float) -> None:
-        """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients.
-
-        Parameters
-        ----------
-        value
-            Between 0 (the prior) and 1 (the posterior).
-        """
+        """Set the power of the likelihood. `set_positions` must follow, for the densities and gradients."""
         self.density.temperature.set_value(np.asarray(value, self.density.dtype))
 
     def _function(self, inputs: list[Any], outputs: list[Any], updates: dict[Any, Any], name: str) -> Any:
@@ -185,22 +125,35 @@ class Chains:
         return rng, drawn.astype(self.density.dtype)
 
 
+class NormalBlock:
+    """Standard normal numbers for several trajectories, which a device draws in one call; each is taken once."""
+
+    def __init__(self, rng: Any, shape: tuple[int, ...], dtype: str, compile: Callable[..., Any]) -> None:
+        length = min(max(BLOCK_BYTES // (8 * math.prod(shape)), 1), BLOCK_LENGTH)
+        full = (length, *shape)
+        self.values = pytensor.shared(np.zeros(full, dtype), name="noise", shape=full)
+        self.used = length
+        following, drawn = pt.random.normal(size=full, rng=rng, return_next_rng=True)
+        self._draw = compile([], [], {rng: following, self.values: drawn.astype(dtype)}, "noise")
+
+    def take(self) -> int:
+        """Return the place in the block of the numbers for the next trajectory."""
+        if self.used == len(self):
+            self._draw()
+            self.used = 0
+        self.used += 1
+        return self.used - 1
+
+    def __len__(self) -> int:
+        return int(self.values.type.shape[0])
+
+
 class Hamiltonian(Chains):
     """Positions, momenta and gradients of all chains, and the functions that move them.
 
     A trajectory is a call of `begin`, calls of `step`, and a call of `finish`. A step moves the positions, and adds the
     gradient times the step size to the momenta; `begin` adds half of that before the first step, and `finish` subtracts
     half of it. So a step evaluates the gradient once, and nothing else is computed.
-
-    Parameters
-    ----------
-    density, chains, seed, mode
-        See `Chains`.
-
-    Attributes
-    ----------
-    inverse_mass
-        Shared variable: the diagonal of the inverse mass matrix, shape (parameters,).
     """
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
@@ -208,11 +161,13 @@ class Hamiltonian(Chains):
         self._proposal, self._momentum = self._state("proposal"), self._state("momentum")
         self._proposal_gradient = self._state("slope")
         self._proposal_density = self._per_chain_state("proposal_density")
-        self._energy = self._per_chain_state("energy")
+        self._energy, self._threshold = self._per_chain_state("energy"), self._per_chain_state("threshold")
+        self.noise = NormalBlock(self.rng, (chains, density.size + 2), density.dtype, self._function)
         self.inverse_mass = self._shared("inverse_mass", (density.size,))
         self._momentum_scale = self._shared("momentum_scale", (density.size,))
+        self._centre, self._direction = (self._shared(name, (density.size,)) for name in ("centre", "direction"))
         self.set_inverse_mass(np.ones(density.size))
-        self.begin = self._compile_begin()
+        self._begin = self._compile_begin()
         self.step = self._compile_step()
         self._finish = self._compile_finish()
         if density.temperature is not None:
@@ -221,16 +176,11 @@ class Hamiltonian(Chains):
     def state(self) -> list[Any]:
         """Return the shared variables that differ from chain to chain."""
         matrices = [self._position, self._gradient, self._proposal, self._momentum, self._proposal_gradient]
-        return [*matrices, self._log_density, self._proposal_density, self._energy]
+        vectors = [self._log_density, self._proposal_density, self._energy, self._threshold]
+        return [*matrices, *vectors, self.noise.values]
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
-        """Move the chains, and return their log densities.
-
-        Parameters
-        ----------
-        positions
-            Arrays of shape (chains, *shape).
-        """
+        """Move the chains, and return their log densities."""
         flat = self.density.join(positions)
         self._proposal.set_value(flat)
         self._momentum.set_value(np.zeros_like(flat))
@@ -243,71 +193,58 @@ class Hamiltonian(Chains):
         return log_density
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
-        """Set the diagonal of the inverse mass matrix.
-
-        Parameters
-        ----------
-        flat
-            One positive number for each parameter.
-        """
+        """Set the diagonal of the inverse mass matrix."""
         self.inverse_mass.set_value(np.asarray(flat, self.density.dtype))
         # In the graph this would be a node of the host, which Numba compiles.
         self._momentum_scale.set_value(np.asarray(1 / np.sqrt(flat), self.density.dtype))
+
+    def set_direction(self, centre: np.ndarray, direction: np.ndarray) -> None:
+        """Set what `Trajectory.change` measures: the distance from a centre along a direction."""
+        self._centre.set_value(np.asarray(centre, self.density.dtype))
+        self._direction.set_value(np.asarray(direction, self.density.dtype))
 
     def observed(self) -> np.ndarray:
         """Return the log likelihood of each chain, of a tempered density."""
         return np.asarray(self._observed()[0])
 
-    def finish(self, step_size: float) -> Trajectory:
-        """Accept or reject the proposals.
+    def begin(self, step_size: float) -> None:
+        """Draw momenta, and move them by half a step."""
+        self._begin(step_size, self.noise.take())
 
-        Parameters
-        ----------
-        step_size
-            That of the steps.
-        """
-        return Trajectory(*self._finish(step_size, 1.0))
+    def finish(self, step_size: float) -> Trajectory:
+        """Accept or reject the proposals."""
+        return Trajectory(*self._finish(step_size, 0.0))
 
     def synchronize(self) -> None:
         """Wait until the last steps have run."""
         self._proposal_density.get_value(borrow=True)
 
     def trajectory(self, step_size: float, n_steps: int) -> Trajectory:
-        """Move all chains along trajectories of `n_steps` steps.
-
-        Parameters
-        ----------
-        step_size
-            Size of a leapfrog step, in units of the mass matrix.
-        n_steps
-            Number of gradients.
-        """
+        """Move all chains along trajectories of `n_steps` steps."""
         self.begin(step_size)
         for _ in range(n_steps):
             self.step(step_size)
         return self.finish(step_size)
 
     def try_step(self, step_size: float) -> np.ndarray:
-        """Return the acceptance probabilities of one step from the positions, and stay there.
-
-        Parameters
-        ----------
-        step_size
-            Size of a leapfrog step, in units of the mass matrix.
-        """
+        """Return the acceptance probabilities of one step from the positions, and stay there."""
         self.begin(step_size)
         self.step(step_size)
-        return self._finish(step_size, 0.0)[0]
+        return self._finish(step_size, math.inf)[0]
 
     def _compile_begin(self) -> Any:
-        rng, drawn = self._draw_normal()
+        """Return the function of the step size, and of the place of the normal numbers in their block."""
+        place = pt.lscalar("place")
+        noise, size = self.noise.values[place], self.density.size
+        drawn = noise[:, :size]
         updates = {
-            self.rng: rng,
-            self._energy: 0.5 * rows(pt.sqr(drawn)) - self._log_density,
+            self._energy: 0.5 * pt.sqr(drawn).sum(axis=1) - self._log_density,
+            # Minus the logarithm of a uniform number: half the sum of two squared normal ones is exponential.
+            self._threshold: 0.5 * pt.sqr(noise[:, size:]).sum(axis=1),
             self._momentum: drawn * self._momentum_scale + 0.5 * self._step_size * self._gradient,
             self._proposal: self._position,
         }
-        return self._function([self._step_size], [], updates, "begin")
+        return self._function([self._step_size, place], [], updates, "begin")
 
     def _compile_step(self) -> Any:
         moved = self._proposal + self._step_size * self.inverse_mass * self._momentum
@@ -321,34 +258,30 @@ class Hamiltonian(Chains):
         return self._function([self._step_size], [], updates, "leapfrog")
 
     def _compile_finish(self) -> Any:
-        """Return the function of the step size, and of 1, or of 0 if all proposals are rejected."""
-        moves = pt.scalar("moves", dtype=self.density.dtype)
+        """Return the function of the step size, and of 0, or of infinity if all proposals are to be rejected."""
+        penalty = pt.scalar("penalty", dtype=self.density.dtype)
         momentum = self._momentum - 0.5 * self._step_size * self._proposal_gradient
-        kinetic = 0.5 * rows(self.inverse_mass * pt.sqr(momentum))
+        kinetic = 0.5 * (self.inverse_mass * pt.sqr(momentum)).sum(axis=1)
         error = kinetic - self._proposal_density - self._energy
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         diverging = error > MAX_ENERGY_ERROR
         acceptance = pt.exp(pt.minimum(-error, 0))
-        rng, uniform = pt.random.uniform(size=(self.chains,), rng=self.rng, return_next_rng=True)
-        accepted = uniform.astype(error.dtype) < acceptance * moves
-        position = self._wrap(pt.switch(per_chain(accepted), self._proposal, self._position))
-        gradient = pt.switch(per_chain(accepted), self._proposal_gradient, self._gradient)
+        accepted = self._threshold > error + penalty
+        position = self._wrap(pt.switch(accepted[:, None], self._proposal, self._position))
+        gradient = pt.switch(accepted[:, None], self._proposal_gradient, self._gradient)
         log_density = pt.switch(accepted, self._proposal_density, self._log_density)
         updates = {
-            self.rng: rng,
             self._log_density: log_density,
             self._position: position,
             self._gradient: gradient,
         }
         energy = self._energy + pt.switch(accepted, error, 0)
-        growth = self._growth(momentum, ~diverging)
-        outputs = [acceptance, accepted, diverging, log_density, energy, error, growth]
-        return self._function([self._step_size, moves], outputs, updates, "finish")
+        outputs = [acceptance, accepted, diverging, log_density, energy, error, *self._change(momentum, ~diverging)]
+        return self._function([self._step_size, penalty], outputs, updates, "finish")
 
-    def _growth(self, momentum: TensorVariable, finite: TensorVariable) -> TensorVariable:
-        """Return the term of the ChEES criterion (Hoffman, Radul, Sountsov 2021)."""
-        start = self._position
-        end = pt.switch(per_chain(finite), self._proposal, start)
-        from_mean = end - end.mean(axis=0)
-        distance = rows((pt.sqr(from_mean) - pt.sqr(start - start.mean(axis=0))) / self.inverse_mass)
-        return distance * rows(pt.switch(per_chain(finite), from_mean * momentum, 0))
+    def _change(self, momentum: TensorVariable, finite: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """Return what the criterion of the trajectory length is made of (Sountsov and Hoffman 2022)."""
+        start = ((self._position - self._centre) * self._direction).sum(axis=1)
+        end = ((self._proposal - self._centre) * self._direction).sum(axis=1)
+        velocity = (self.inverse_mass * momentum * self._direction).sum(axis=1)
+        return pt.switch(finite, pt.sqr(end) - pt.sqr(start), 0), pt.switch(finite, end * velocity, 0)

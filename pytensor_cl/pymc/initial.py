@@ -23,28 +23,13 @@ def superchain_members(chains: int, superchains: int) -> tuple[np.ndarray, np.nd
     """Return the superchain where each chain starts, and the first chain of each superchain.
 
     Superchains have equal lengths. Chains that are left over start with the last one.
-
-    Parameters
-    ----------
-    chains, superchains
-        Their numbers.
     """
     length = chains // superchains
     return np.minimum(np.arange(chains) // length, superchains - 1), length * np.arange(superchains)
 
 
 class InitialPoints:
-    """PyMC's initial points in the unbounded space, jittered by up to 1.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-    initvals
-        Starting values by variable or name, as `pymc.sample` takes them.
-    jitter
-        Whether each superchain starts at a point of its own.
-    """
+    """PyMC's initial points in the unbounded space, jittered by up to 1."""
 
     def __init__(self, model: Any, initvals: Any, jitter: bool) -> None:
         self._model = model
@@ -53,13 +38,7 @@ class InitialPoints:
         self._draw = make_initial_point_fn(model=model, overrides=initvals, jitter_rvs=jittered)
 
     def shapes(self, seed: int) -> Mapping[str, tuple[int, ...]]:
-        """Return the shape of each value variable.
-
-        Parameters
-        ----------
-        seed
-            Of the point that is drawn for it.
-        """
+        """Return the shape of each value variable."""
         return {name: np.shape(value) for name, value in self._draw(seed).items()}
 
     def find(
@@ -68,22 +47,7 @@ class InitialPoints:
         chains: int,
         log_density: Callable[[Sequence[np.ndarray]], np.ndarray],
     ) -> list[np.ndarray]:
-        """Return points where the log density is finite: each superchain's chains start at one point.
-
-        Parameters
-        ----------
-        seeds
-            One for each superchain.
-        chains
-            Number of chains; at least one for each superchain.
-        log_density
-            Returns the log densities of all chains.
-
-        Raises
-        ------
-        pymc.exceptions.SamplingError
-            If a superchain has found no point with a finite log density.
-        """
+        """Return points where the log density is finite: each superchain's chains start at one point."""
         rng = np.random.default_rng(list(seeds))
         superchain, first = superchain_members(chains, len(seeds))
         drawn = [self._draw(seed) for seed in seeds]
@@ -169,20 +133,6 @@ def approach(
     point whose log density would grow by less than `enough` stays where it is. The others go back from a mode towards
     where their last large gain began, as far as the log density falls by no more than `enough`: starting points shall
     differ.
-
-    Parameters
-    ----------
-    evaluate
-        Returns the log densities and gradients at positions of the shape of `start`.
-    start
-        Shape (points, parameters).
-    enough
-        Growth of the log density that a point in the bulk of the posterior may have before it.
-
-    Returns
-    -------
-    ndarray
-        Shape (points, parameters).
     """
     position = np.array(start, "float64")
     density, gradient = evaluate(position)
@@ -244,15 +194,7 @@ def _back(
 
 
 def move_to_bulk(chains: Any, superchains: int) -> None:
-    """Move the chains of each superchain to a point where they can move (`approach`).
-
-    Parameters
-    ----------
-    chains
-        Chains at their starting points, with ``set_positions`` and ``flat_state``.
-    superchains
-        Their number: the chains of each are at one point.
-    """
+    """Move the chains of each superchain to a point where they can move (`approach`)."""
     superchain, first = superchain_members(chains.chains, superchains)
     positions = chains.flat_state()[0][first]
 

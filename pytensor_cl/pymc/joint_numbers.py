@@ -15,15 +15,7 @@ __all__ = ["Block", "join_numbers"]
 
 
 class Block(NamedTuple):
-    """A value variable, or several numbers that follow each other and whose terms of the density are one.
-
-    Attributes
-    ----------
-    start, stop : int
-        Which value variables they are.
-    vector : TensorVariable or None
-        Stands for the numbers in their own terms. In all other terms the variables themselves remain.
-    """
+    """A value variable, or several numbers that follow each other and whose terms of the density are one."""
 
     start: int
     stop: int
@@ -45,20 +37,6 @@ def join_numbers(
     """Replace terms of one form by a term of a vector.
 
     A model of a hundred named numbers then has as many nodes as one of a vector.
-
-    Parameters
-    ----------
-    values
-        Value variables.
-    terms
-        The log density of each, given the others.
-
-    Returns
-    -------
-    blocks : list of Block
-        They have all value variables, in their order.
-    terms : list
-        The log density of each block.
     """
     described = [_describe(value, term) for value, term in zip(values, terms, strict=True)]
     blocks: list[Block] = []

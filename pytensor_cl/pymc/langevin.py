@@ -7,44 +7,24 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pytensor_cl.pymc.density import ModelDensity
-from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, per_chain, rows, statistics
+from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, statistics
 
 __all__ = ["Langevin", "Steps"]
 
 
 class Steps(NamedTuple):
-    """What the host reads of the steps of an iteration.
+    """What the host reads of the steps of an iteration."""
 
-    Attributes
-    ----------
-    acceptance : ndarray
-        Mean probability of acceptance of each chain's steps.
-    accepted : ndarray
-        Whether any of them was accepted.
-    diverging : ndarray
-        How many diverged.
-    log_density, energy, energy_error : ndarray
-        Of each chain, after the last step.
-    worst_error : ndarray
-        The largest energy error of a step, in absolute value.
-    """
-
-    acceptance: np.ndarray
-    accepted: np.ndarray
-    diverging: np.ndarray
-    log_density: np.ndarray
+    acceptance: np.ndarray  # the mean over the steps
+    accepted: np.ndarray  # whether any step was accepted
+    diverging: np.ndarray  # the number of steps that diverged
+    log_density: np.ndarray  # after the last step, as the energy and its error are
     energy: np.ndarray
     energy_error: np.ndarray
-    worst_error: np.ndarray
+    worst_error: np.ndarray  # the largest energy error of a step, in absolute value
 
     def statistics(self, step_size: float, n_steps: int) -> dict[str, np.ndarray]:
-        """Return the statistics of each chain by PyMC's names, and ``n_diverging``.
-
-        Parameters
-        ----------
-        step_size, n_steps
-            Of the leapfrog steps, the same for all chains.
-        """
+        """Return the statistics of each chain by PyMC's names, and ``n_diverging``."""
         common = statistics(self, step_size, n_steps)
         return {**common, "max_energy_error": self.worst_error, "n_diverging": self.diverging}
 
@@ -55,11 +35,6 @@ class Langevin(Chains):
     An iteration mixes the momenta with new ones, takes a leapfrog step, and accepts or rejects it. After a rejection
     the momenta are reversed (Horowitz 1991). The number that decides is not drawn each time: it moves slowly through
     its interval, so that rejections come in groups (Neal 2020).
-
-    Parameters
-    ----------
-    density, chains, seed, mode
-        See `Chains`.
     """
 
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
@@ -77,13 +52,7 @@ class Langevin(Chains):
         self.advance = self._compile_advance()
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
-        """Move the chains, and return their log densities.
-
-        Parameters
-        ----------
-        positions
-            Arrays of shape (chains, *shape).
-        """
+        """Move the chains, and return their log densities."""
         self._position.set_value(self.density.join(positions))
         self._evaluate()
         return np.asarray(self._log_density.get_value())
@@ -91,30 +60,14 @@ class Langevin(Chains):
     def set_parameters(
         self, scale: np.ndarray, step: np.ndarray, damping: np.ndarray, is_active: np.ndarray | None = None
     ) -> None:
-        """Set what each chain's next steps use.
-
-        Parameters
-        ----------
-        scale
-            Scales of the parameters: shape (chains, parameters).
-        step, damping
-            Step sizes, and the share of the squared momenta that is replaced before each step: shape (chains,).
-        is_active
-            Which chains move; default all.
-        """
+        """Set what each chain's next steps use."""
         active = np.ones(self.chains) if is_active is None else is_active
         values = ((self._scale, scale), (self._step, step), (self._damping, damping), (self._is_active, active))
         for shared, value in values:
             shared.set_value(np.ascontiguousarray(value, self.density.dtype))
 
     def trajectory(self, n_steps: int) -> Steps:
-        """Take `n_steps` steps.
-
-        Parameters
-        ----------
-        n_steps
-            Number of gradients.
-        """
+        """Take `n_steps` steps."""
         for total in self._totals:
             total.set_value(np.zeros(self.chains, self.density.dtype))
         for _ in range(n_steps):
@@ -131,14 +84,14 @@ class Langevin(Chains):
 
     def _compile_advance(self) -> Any:
         rng, noise = self._draw_normal()
-        momentum = per_chain(pt.sqrt(1 - self._damping)) * self._momentum + per_chain(pt.sqrt(self._damping)) * noise
-        half = 0.5 * per_chain(self._step) * self._scale
+        momentum = pt.sqrt(1 - self._damping)[:, None] * self._momentum + pt.sqrt(self._damping)[:, None] * noise
+        half = 0.5 * self._step[:, None] * self._scale
         middle = momentum + half * self._gradient
         moved = self._position + 2 * half * middle
         log_density, gradient = self.density(moved)
         end = middle + half * gradient
-        before = 0.5 * rows(pt.sqr(momentum)) - self._log_density
-        error = 0.5 * rows(pt.sqr(end)) - log_density - before
+        before = 0.5 * pt.sqr(momentum).sum(axis=1) - self._log_density
+        error = 0.5 * pt.sqr(end).sum(axis=1) - log_density - before
         error = pt.switch(pt.isnan(error), np.asarray(np.inf, error.dtype), error)
         # The slice variable is reflected at 1: it moves by half of the damping.
         level = self._slice + 1 + 0.5 * self._damping
@@ -151,12 +104,10 @@ class Langevin(Chains):
 
         updates = {
             self.rng: rng,
-            self._position: self._wrap(pt.switch(per_chain(takes), moved, self._position)),
-            self._gradient: pt.switch(per_chain(takes), gradient, self._gradient),
+            self._position: self._wrap(pt.switch(takes[:, None], moved, self._position)),
+            self._gradient: pt.switch(takes[:, None], gradient, self._gradient),
             self._log_density: pt.switch(takes, log_density, self._log_density),
-            self._momentum: pt.switch(
-                per_chain(active), pt.switch(per_chain(accepted), end, -momentum), self._momentum
-            ),
+            self._momentum: pt.switch(active[:, None], pt.switch(accepted[:, None], end, -momentum), self._momentum),
             self._slice: pt.switch(active, changed, self._slice),
             self._energy_error: error,
             self._energy: before + pt.switch(takes, error, 0),

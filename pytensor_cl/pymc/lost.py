@@ -51,20 +51,6 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray, excess: np.ndar
     - a chain that moves slowly, or not at all, is not lost where the density is as large as elsewhere.
 
     The criterion holds as long as a quarter of the chains are where the mass is.
-
-    Parameters
-    ----------
-    log_density
-        Means over the states of each chain: shape (chains,).
-    deviations
-        Standard deviations over the states of each chain: shape (chains, parameters).
-    excess
-        Most by which the estimates are too large (`mass_excess`), of each chain or of all.
-
-    Returns
-    -------
-    ndarray of bool
-        Shape (chains,). All false if no chain moves.
     """
     moves = (deviations > 0).any(axis=1)
     if not moves.any():
@@ -87,11 +73,6 @@ def mass_excess(deviations: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     The volume of a distribution (the exponential of its entropy) is at most that of independent normal variables with
     the same deviations, and at least that of independent normal variables with the same root mean squared gradients
     (Stam's inequality).
-
-    Parameters
-    ----------
-    deviations, slopes
-        Standard deviations of the states, and root mean squared gradients: shape (chains, parameters).
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         product = deviations * slopes
@@ -115,22 +96,7 @@ def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: fl
 
 
 class LostChainMonitor:
-    """Where each chain moves in a part of the warm-up, and the restart of chains that are lost.
-
-    Parameters
-    ----------
-    chains
-        The chains.
-    size
-        Number of parameters.
-
-    Attributes
-    ----------
-    restarted : set of int
-        Chains that have started again from another one's position.
-    excess : float
-        See `mass_excess`: that of the chains so far, for `find_lost`.
-    """
+    """Where each chain moves in a part of the warm-up, and the restart of chains that are lost."""
 
     def __init__(self, chains: States, size: int) -> None:
         self._chains = chains
@@ -149,21 +115,13 @@ class LostChainMonitor:
         self._log_density = np.zeros(self._shape[0])
 
     def add(self, positions: np.ndarray, gradients: np.ndarray, log_density: np.ndarray) -> None:
-        """Take a state of each chain into account.
-
-        Parameters
-        ----------
-        positions, gradients
-            Shape (chains, parameters).
-        log_density
-            Shape (chains,).
-        """
+        """Take a state of each chain into account; positions and gradients have the shape (chains, parameters)."""
         if not self._count:
             self._origin = positions.copy()
         self._count += 1
         moved = positions - self._origin
         self._sums[0] += moved
-        self._sums[1] += moved * moved
+        self._sums[1] += np.square(moved, out=moved)
         with np.errstate(over="ignore"):
             self._sums[2] += gradients * gradients
         self._log_density += log_density
@@ -194,15 +152,6 @@ def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray], excess: float 
     A chain is stuck if all its draws are the same, and its acceptance probabilities add up to less than 0.1. In the
     warm-up such a chain does not start again if its density is large: the narrow place where it is belongs to the
     posterior.
-
-    Parameters
-    ----------
-    draws
-        Shape (chains, draws, parameters), at least four draws; with fewer, none is lost.
-    stats
-        Log densities ``lp`` and acceptance probabilities ``acceptance_rate``, of shape (chains, draws).
-    excess
-        See `lost_chains`.
     """
     if draws.shape[1] < _LEAST_STATES:
         return np.zeros(0, int)

@@ -24,11 +24,6 @@ def largest_eigenvalue(vectors: np.ndarray) -> float:
 
     It is the trace of the squared matrix divided by the trace (Hoffman and Sountsov 2022, section 3.1), each without
     bias, and is at least the mean eigenvalue.
-
-    Parameters
-    ----------
-    vectors
-        Shape (n, size).
     """
     n, size = vectors.shape
     gram = vectors @ vectors.T
@@ -41,31 +36,15 @@ def largest_eigenvalue(vectors: np.ndarray) -> float:
 
 
 class Fold(NamedTuple):
-    """Parameters of generalised HMC, from the chains of a fold.
+    """Parameters of generalised HMC, from the chains of a fold."""
 
-    Attributes
-    ----------
-    scale : ndarray
-        Deviation of each parameter.
-    step : float
-        Step size in units of the scale.
-    rate : float
-        Damping for each unit of time.
-    """
-
-    scale: np.ndarray
-    step: float
-    rate: float
+    scale: np.ndarray  # deviation of each parameter
+    step: float  # step size in units of the scale
+    rate: float  # damping for each unit of time
 
 
 def fold_parameters(positions: np.ndarray, gradients: np.ndarray) -> Fold:
-    """Return parameters from the chains of a fold (Hoffman and Sountsov 2022, algorithm 3).
-
-    Parameters
-    ----------
-    positions, gradients
-        Shape (chains, parameters).
-    """
+    """Return parameters from the chains of a fold (Hoffman and Sountsov 2022, algorithm 3)."""
     scale = positions.std(axis=0)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     slopes = np.where(np.isfinite(gradients), gradients, 0.0) * scale
@@ -84,24 +63,6 @@ class Meads:
 
     An iteration is as many steps as it takes for the momenta to be replaced, so that draws do not depend on each other
     by much; the article has one step.
-
-    Parameters
-    ----------
-    chains
-        The chains. Their number is at least eight.
-    tune
-        Iterations of warm-up.
-    max_steps
-        Most steps of an iteration.
-    trajectory_length
-        Time between two draws, in units of the scales; None for the time in which momenta are replaced.
-    seed
-        Seed of the folds.
-
-    Attributes
-    ----------
-    monitor : LostChainMonitor
-        What restarts chains that are lost.
     """
 
     def __init__(

@@ -26,34 +26,7 @@ _INTEGER = ("n_steps", "tree_depth")
 
 
 class TreeChains:
-    """Chains whose trees are on the host, and the function that computes their gradients on the device.
-
-    Parameters
-    ----------
-    density
-        See `ModelDensity`.
-    chains
-        Number of chains.
-    seed
-        Seed of momenta, directions and choices.
-    mode
-        PyTensor mode that compiles the function.
-    max_steps
-        Most leapfrog steps of a tree, which has one of 1, 3, 7, 15, ... steps at most.
-
-    Attributes
-    ----------
-    density, chains
-        As given.
-    max_depth : int
-        Most doublings of a tree.
-    inverse_mass : ndarray
-        Diagonal of the inverse mass matrix, shape (parameters,).
-    trees : Trees
-        State of all chains.
-    evaluate
-        Function that returns the log densities and gradients at positions of shape (chains, parameters).
-    """
+    """Chains whose trees are on the host, and the function that computes their gradients on the device."""
 
     def __init__(
         self, density: ModelDensity, chains: int, seed: np.random.SeedSequence, mode: object, max_steps: int
@@ -97,13 +70,7 @@ class TreeChains:
         return self._leaf_density, self._leaf_gradient
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
-        """Move the chains, and return their log densities.
-
-        Parameters
-        ----------
-        positions
-            Arrays of shape (chains, *shape).
-        """
+        """Move the chains, and return their log densities."""
         trees = self.trees
         trees.start_position[:] = np.concatenate([np.reshape(q, (self.chains, -1)) for q in positions], axis=1)
         trees.start_density[:], trees.start_gradient[:] = self._gradient(trees.start_position)
@@ -119,23 +86,11 @@ class TreeChains:
         return self.trees.start_position, self.trees.start_gradient
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
-        """Set the diagonal of the inverse mass matrix; `begin` must follow.
-
-        Parameters
-        ----------
-        flat
-            One positive number for each parameter.
-        """
+        """Set the diagonal of the inverse mass matrix; `begin` must follow."""
         self.inverse_mass = np.ascontiguousarray(flat, "float64")
 
     def try_step(self, step_size: float) -> np.ndarray:
-        """Return the acceptance probabilities of one step from the last draws.
-
-        Parameters
-        ----------
-        step_size
-            Size of a leapfrog step, in units of the mass matrix.
-        """
+        """Return the acceptance probabilities of one step from the last draws."""
         trees, mass = self.trees, self.inverse_mass
         momentum = self._rng.standard_normal(trees.momentum.shape) / np.sqrt(mass)
         before = 0.5 * np.sum(mass * momentum**2, axis=1) - trees.start_density
@@ -147,17 +102,7 @@ class TreeChains:
         return np.exp(np.minimum(np.where(np.isnan(error), -np.inf, -error), 0))
 
     def begin(self, step_size: float, draws: int, keep_gradients: bool) -> None:
-        """Begin trees at the last draws. No chain may have a tree that is not finished.
-
-        Parameters
-        ----------
-        step_size
-            Of these trees.
-        draws
-            How many draws each chain makes; then it is idle.
-        keep_gradients
-            Whether the gradients at the draws are stored.
-        """
+        """Begin trees at the last draws. No chain may have a tree that is not finished."""
         shape = (draws, self.chains, self.density.size)
         self.trees = self.trees._replace(
             draws=np.empty(shape),
@@ -168,30 +113,14 @@ class TreeChains:
         begin_trees(self.trees, self.inverse_mass, self._rng, step_size)
 
     def advance(self, step_size: float, max_depth: int) -> None:
-        """Add a leaf to the tree of each chain that is not idle (`trees.advance`).
-
-        Parameters
-        ----------
-        step_size
-            Of trees that begin.
-        max_depth
-            Most doublings of a tree.
-        """
+        """Add a leaf to the tree of each chain that is not idle (`trees.advance`)."""
         trees = self.trees
         log_density, gradient = self._gradient_of(np.flatnonzero(trees.n_draws < len(trees.draws)))
-        advance(
-            *(trees, gradient, log_density, self.inverse_mass, self._is_periodic, self._rng),
-            *(float(step_size), max_depth),
-        )
+        mass, step_size = self.inverse_mass, float(step_size)
+        advance(trees, gradient, log_density, mass, self._is_periodic, self._rng, step_size, max_depth)
 
     def draw(self, index: int) -> dict[str, np.ndarray]:
-        """Make a stored draw the one that `positions` returns, and return its statistics.
-
-        Parameters
-        ----------
-        index
-            Number of the draw, which all chains have made.
-        """
+        """Make a stored draw the one that `positions` returns, and return its statistics."""
         self._latest = self.trees.draws[index]
         found = dict(zip(STATISTICS, self.trees.statistics[:, index], strict=True))
         kinds = {**dict.fromkeys(_BOOLEAN, bool), **dict.fromkeys(_INTEGER, "int64")}
@@ -202,11 +131,6 @@ def block_ends(tune: int) -> list[int]:
     """Return the iterations at which blocks of the warm-up end: one in the first third, then up to `_BLOCK` each.
 
     The ends of the windows of the mass matrix are among them.
-
-    Parameters
-    ----------
-    tune
-        Number of iterations of warm-up.
     """
     ends, last = [], 0
     for window in [*window_ends(tune), tune]:
@@ -229,17 +153,6 @@ class Nuts:
 
     The acceptance that adapts the step size is the harmonic mean over chains of the means over trees of the means over
     leaves.
-
-    Parameters
-    ----------
-    chains
-        The chains.
-    tune
-        Iterations of warm-up.
-    draws
-        Draws of each chain, at most.
-    target_accept
-        Wanted harmonic mean of the chains' acceptance probabilities.
     """
 
     trajectory_length = math.nan

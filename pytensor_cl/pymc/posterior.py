@@ -32,29 +32,7 @@ _BLOCK_BYTES = 2**26
 def constrain(
     model: Any, draws: Sequence[np.ndarray], var_names: Sequence[str] | None, mode: Any
 ) -> dict[str, np.ndarray]:
-    """Return the values of the model's free variables and deterministics.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-    draws
-        For each value variable, an array of shape (chains, draws, *shape).
-    var_names
-        Names of the variables that are wanted; None for all.
-    mode
-        PyTensor mode that compiles the function.
-
-    Returns
-    -------
-    dict
-        Arrays of shape (chains, draws, *shape) by name.
-
-    Warns
-    -----
-    UserWarning
-        If a variable is left out because it cannot be computed, or memory does not hold it.
-    """
+    """Return the values of the model's free variables and deterministics."""
     variables = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
     if var_names is not None:
         variables = [variable for variable in variables if variable.name in var_names]
@@ -62,23 +40,7 @@ def constrain(
 
 
 def log_likelihood(model: Any, draws: Sequence[np.ndarray], mode: Any) -> dict[str, np.ndarray]:
-    """Return the log density of each observation, for all draws.
-
-    Parameters
-    ----------
-    model, draws, mode
-        See `constrain`.
-
-    Returns
-    -------
-    dict
-        For each observed variable, an array of shape (chains, draws, *shape).
-
-    Warns
-    -----
-    UserWarning
-        See `constrain`.
-    """
+    """Return the log density of each observation, for all draws."""
     try:
         variables = replace_parameter_checks(model.logp(model.observed_RVs, sum=False))
     except Exception as error:
@@ -90,13 +52,7 @@ def log_likelihood(model: Any, draws: Sequence[np.ndarray], mode: Any) -> dict[s
 
 
 class _AllDraws:
-    """Values of functions of one point, for all draws, in blocks of draws that memory holds.
-
-    Parameters
-    ----------
-    model, draws, mode
-        See `constrain`.
-    """
+    """Values of functions of one point, for all draws, in blocks of draws that memory holds."""
 
     def __init__(self, model: Any, draws: Sequence[np.ndarray], mode: Any) -> None:
         self._values = model.value_vars
@@ -105,15 +61,7 @@ class _AllDraws:
         self._mode = mode
 
     def compute(self, variables: Sequence[Any], name: str) -> dict[str, np.ndarray]:
-        """Return an array of shape (chains, draws, *shape) for each variable that can be computed and held.
-
-        Parameters
-        ----------
-        variables
-            Functions of the value variables.
-        name
-            What is computed: the name of the function.
-        """
+        """Return an array of shape (chains, draws, *shape) for each variable that can be computed and held."""
         try:
             return self._together(variables, name)
         except Exception as error:
@@ -213,19 +161,7 @@ def inference_data(
     attrs: Mapping[str, Any],
     pointwise: Mapping[str, np.ndarray] | None = None,
 ) -> Any:
-    """Return what `pymc.sample` returns: groups posterior, sample_stats, observed_data, constant_data, log_likelihood.
-
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-    posterior, stats
-        Arrays of shape (chains, draws, ...) by name.
-    attrs
-        Attributes of the groups posterior and sample_stats.
-    pointwise
-        The group log_likelihood, as `log_likelihood` returns it; without it there is none.
-    """
+    """Return what `pymc.sample` returns; there is a group log_likelihood if `pointwise` is given."""
     coords, dims = coords_and_dims_for_inferencedata(model)
     data = {
         "log_likelihood": pointwise,

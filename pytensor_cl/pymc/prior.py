@@ -43,22 +43,9 @@ def _is_finite(value: Any) -> Any:
 
 
 class PriorDraws:
-    """Draws from the prior of a model, in the unbounded space. Initial values of variables play no part.
+    """Draws from the prior of a model, in the unbounded space; initial values of variables play no part.
 
-    Parameters
-    ----------
-    model
-        A `pymc.Model`.
-
-    Attributes
-    ----------
-    is_rounded : bool
-        Whether a draw was at a bound of its variable in floating point, and was moved from there.
-
-    Raises
-    ------
-    ValueError
-        If the prior of a variable is improper, or later, if it cannot be drawn.
+    `is_rounded` says whether a draw was at a bound of its variable in floating point, and was moved from there.
     """
 
     def __init__(self, model: Any) -> None:
@@ -91,27 +78,6 @@ class PriorDraws:
         (m - 1) / (n - 1), which has no bias. A draw that the transform of a variable does not allow, such as one
         that is not ordered, has a density of zero in PyMC, and counts as one whose likelihood is zero; so does one with
         a parameter that is not allowed.
-
-        Parameters
-        ----------
-        seed
-            Of the draws.
-        chains
-            Number of chains.
-        log_density
-            Returns the log densities of the posterior at points for all chains.
-
-        Returns
-        -------
-        points : list of ndarray
-            For each value variable an array of shape (chains, *shape).
-        log_share : float
-            Logarithm of the probability that the likelihood is positive.
-
-        Raises
-        ------
-        pymc.exceptions.SamplingError
-            If the likelihood is zero at all draws.
         """
         reseed_rngs(self._rngs, seed)
         parts: list[list[np.ndarray]] = []

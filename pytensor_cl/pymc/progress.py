@@ -15,29 +15,13 @@ _FOLDER = str(Path(__file__).parent)
 
 
 def warn(message: str) -> None:
-    """Issue a UserWarning at the line that called this package.
-
-    Parameters
-    ----------
-    message
-        Of the warning.
-    """
+    """Issue a UserWarning at the line that called this package."""
     warnings.warn(message, UserWarning, skip_file_prefixes=(_FOLDER,))
 
 
 @contextmanager
 def progress_bar(total: int, label: str, shown: bool) -> Iterator[Callable[[int, str], None]]:
-    """Yield a function that takes the number of iterations that are done, and a text.
-
-    Parameters
-    ----------
-    total
-        Number of iterations.
-    label
-        What is in progress.
-    shown
-        Whether there is a bar if stderr is a terminal.
-    """
+    """Yield a function that takes the number of iterations that are done, and a text."""
     if not (shown and sys.stderr.isatty()):
         yield lambda done, text: None
         return

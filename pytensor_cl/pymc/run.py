@@ -71,15 +71,7 @@ class Record(NamedTuple):
 
 
 class Draws:
-    """Draws and statistics, in arrays that are allocated once.
-
-    Parameters
-    ----------
-    shapes, dtypes
-        Of the value variables.
-    chains, draws
-        How many there are at most.
-    """
+    """Draws of all value variables and their statistics, in arrays that are allocated once."""
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], chains: int, draws: int) -> None:
         self._values = [np.empty((chains, draws, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
@@ -119,25 +111,7 @@ class Draws:
 
 
 class Run:
-    """A warm-up and the draws after it.
-
-    Parameters
-    ----------
-    chains
-        At their starting points.
-    sampler
-        What moves them.
-    settings
-        How many iterations there are, and when they end.
-
-    Attributes
-    ----------
-    sampler
-        As given.
-    kept : Draws
-    seconds : list of float
-        Of the warm-up and of the draws.
-    """
+    """A warm-up and the draws after it; `seconds` has the time of each."""
 
     def __init__(self, chains: AnyChains, sampler: AnySampler, settings: Settings) -> None:
         density = chains.density
@@ -166,22 +140,7 @@ class Run:
         self._index, self._divergences, self._next_check, self._is_enough = state["counts"]
 
     def go(self, callback: Callable[[Record], Any] | None, save: Callable[[bool], None]) -> None:
-        """Move the chains until the draws are made, or enough, or the user stops them.
-
-        Parameters
-        ----------
-        callback
-            Called after each iteration.
-        save
-            Called after each iteration, and with true at the end or when the user stops: writes a checkpoint.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If the user stops the warm-up.
-        SystemExit
-            If SIGTERM stops it.
-        """
+        """Move the chains until the draws are made, or enough, or the user stops them."""
         settings = self._settings
         total = settings.tune + settings.draws
         label = f"{self._chains.chains} chains"
@@ -190,7 +149,15 @@ class Run:
                 if self._index == 0:
                     self.sampler.start()
                 while self._index < total and not self._is_enough:
-                    show(self._index, self._iterate(callback))
+                    record = self._iterate()
+                    if callback is not None:
+                        try:
+                            callback(record)
+                        except BaseException:
+                            save(True)
+                            raise
+                    progress = f"step size {record.step_size:.3g}, {record.n_steps} steps"
+                    show(self._index, f"{record.divergences} divergences, {progress}")
                     save(bool(stopped))
                     if stopped:
                         is_term = stopped[0] == signal.SIGTERM and not len(self.kept)
@@ -202,8 +169,8 @@ class Run:
         else:
             save(True)
 
-    def _iterate(self, callback: Callable[[Record], Any] | None) -> str:
-        """Move the chains once, and return a text for the progress bar."""
+    def _iterate(self) -> Record:
+        """Move the chains once, and return what a callback gets."""
         settings, begun = self._settings, perf_counter()
         done = self.sampler.iterate()
         positions = {}
@@ -217,10 +184,8 @@ class Run:
             self._next_check = int(self._next_check * 1.3) + 1
             self._is_enough = bool(np.min(bulk_ess(self.kept.flat())) >= settings.target_ess)
         self.seconds[not done.tuning] += perf_counter() - begun
-        if callback is not None:
-            counts = (self._index - 1, done.tuning, len(self.kept), self._divergences)
-            callback(Record(*counts, done.step_size, done.n_steps, done.stats, positions))
-        return f"{self._divergences} divergences, step size {done.step_size:.3g}, {done.n_steps} steps"
+        counts = self._index - 1, done.tuning, len(self.kept), self._divergences
+        return Record(*counts, done.step_size, done.n_steps, done.stats, positions)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
+from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, PrincipalDirection, halton, harmonic_mean
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.pymc.lost import LostChainMonitor, States
@@ -17,39 +17,25 @@ __all__ = ["EARLY_STEPS", "Chees", "Iteration", "State", "StepAndMass", "Steppin
 
 EARLY_STEPS = 10
 """Most leapfrog steps of a trajectory in the first third of a warm-up, while step size and scales are not right yet."""
+SHORTEST = 0.5
+"""Shortest trajectory of ChEES-HMC, as a share of the longest one: the very short ones cost a draw, and move little."""
+OVERHEAD_STEPS = 3.0
+"""Leapfrog steps that take as long as the beginning and the end of a trajectory: 2 to 4, measured."""
 
 
 class Iteration(NamedTuple):
-    """One iteration of all chains.
+    """One iteration of all chains."""
 
-    Attributes
-    ----------
-    stats : dict
-        Statistics of each chain by PyMC's names; empty in the warm-up.
-    step_size : float
-    n_steps : int
-        Leapfrog steps; their mean, if chains have different numbers.
-    tuning : bool
-    """
-
-    stats: Mapping[str, np.ndarray]
+    stats: Mapping[str, np.ndarray]  # by PyMC's names, for each chain; empty in the warm-up
     step_size: float
-    n_steps: int
+    n_steps: int  # the mean, if chains have different numbers
     tuning: bool
 
 
 class State(NamedTuple):
-    """State of all chains after an iteration.
+    """State of all chains after an iteration."""
 
-    Attributes
-    ----------
-    positions, gradients : ndarray
-        Shape (chains, parameters), float64.
-    log_density : ndarray
-        Shape (chains,).
-    """
-
-    positions: np.ndarray
+    positions: np.ndarray  # float64, shape (chains, parameters), as the gradients
     gradients: np.ndarray
     log_density: np.ndarray
 
@@ -70,13 +56,7 @@ class SteppingChains(States, Protocol):
 
 
 def window_ends(tune: int) -> list[int]:
-    """Return the iterations at which a new mass matrix is used: windows that grow, and a last part without.
-
-    Parameters
-    ----------
-    tune
-        Number of iterations of warm-up.
-    """
+    """Return the iterations at which a new mass matrix is used: windows that grow, and a last part without."""
     ends, length, end = [], max(tune // 40, 2), 0
     last = tune - max(tune // 6, 5)
     while end + length <= last:
@@ -90,30 +70,15 @@ def window_ends(tune: int) -> list[int]:
 
 
 class StepAndMass:
-    """Step size and mass matrix of all chains, adapted in a warm-up.
-
-    Parameters
-    ----------
-    chains
-        The chains.
-    tune
-        Iterations of warm-up.
-    target_accept
-        Wanted acceptance.
-
-    Attributes
-    ----------
-    has_new_mass : bool
-        Whether the last update changed the mass matrix.
-    monitor : LostChainMonitor
-        What restarts chains that are lost.
-    """
+    """Step size and mass matrix of all chains, adapted in a warm-up."""
 
     def __init__(self, chains: SteppingChains, tune: int, target_accept: float) -> None:
         self._chains = chains
         self._tune = tune
         self._windows = set(window_ends(tune))
-        self._mass = MassMatrix(chains.density.size)
+        # Chains are looked at in the windows that end in the second half: before, they may still be on their way.
+        self._watches_from = max((end for end in self._windows if end <= tune // 2), default=0)
+        self.mass = MassMatrix(chains.density.size)
         self.monitor = LostChainMonitor(chains, chains.density.size)
         self._step = DualAveraging(1.0, target_accept)
         self._count = 0
@@ -125,13 +90,7 @@ class StepAndMass:
         return self._step.step_size if self._count < self._tune else self._step.mean
 
     def search(self, step_size: float) -> None:
-        """Double or halve the step size until the mean acceptance of one step crosses one half.
-
-        Parameters
-        ----------
-        step_size
-            First one that is tried.
-        """
+        """Double or halve the step size until the mean acceptance of one step crosses one half."""
         grows = None
         for _ in range(60):
             accepted = float(self._chains.try_step(step_size).mean())
@@ -143,24 +102,16 @@ class StepAndMass:
         self._step.restart(step_size)
 
     def update(self, acceptance: np.ndarray, states: Sequence[State]) -> np.ndarray:
-        """Take iterations of the warm-up into account, and return which chains are far outside the others.
-
-        Parameters
-        ----------
-        acceptance
-            Mean acceptance probability of each chain: shape (chains,).
-        states
-            State of all chains after each iteration.
-        """
+        """Take iterations of the warm-up into account, and return which chains are far outside the others."""
         usual = np.ones(len(acceptance), bool)
         for state in states:
-            usual &= self._mass.update(state.positions, state.gradients)
-            self.monitor.add(*state)
+            usual &= self.mass.update(state.positions, state.gradients)
+            if self._count >= self._watches_from:
+                self.monitor.add(*state)
         # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
         self._step.update(harmonic_mean(np.maximum(acceptance[usual] if usual.any() else acceptance, 1e-2)))
         self._count += len(states)
         if self._count in self._windows or self._count == self._tune:
-            # Before, chains may still be on their way.
             if self._count > self._tune // 2:
                 self.monitor.restart_lost()
             self.monitor.forget()
@@ -168,8 +119,8 @@ class StepAndMass:
         return usual
 
     def _change_mass(self) -> bool:
-        before = self._mass.inverse_mass
-        after = self._mass.estimate()
+        before = self.mass.inverse_mass
+        after = self.mass.estimate()
         if after is None:
             return False
         self._chains.set_inverse_mass(after)
@@ -181,26 +132,10 @@ class StepAndMass:
 
 
 class Chees:
-    """ChEES-HMC (Hoffman, Radul, Sountsov 2021): the trajectory length maximises the change of the squared distance.
+    """ChEES-HMC (Hoffman, Radul, Sountsov 2021), with the criterion of Sountsov and Hoffman (2022) for the length.
 
-    All chains take the same number of steps. The length of a trajectory is a term of Halton's sequence, between 0 and
-    1, times the adapted length.
-
-    Parameters
-    ----------
-    hamiltonian
-        The chains.
-    tune
-        Iterations of warm-up.
-    target_accept
-        Wanted harmonic mean of the acceptance probabilities.
-    max_steps
-        Most leapfrog steps of a trajectory.
-    trajectory_length
-        First trajectory length, in units of the mass matrix; with `adapt_length` false, that of all trajectories (plain
-        HMC).
-    adapt_length
-        Whether the trajectory length is adapted.
+    All chains take the same number of steps. The length of a trajectory is a share of the adapted length, between
+    `SHORTEST` and 1 by Halton's sequence. Without `adapt_length` it is plain HMC, with shares between 0 and 1.
     """
 
     def __init__(
@@ -216,6 +151,8 @@ class Chees:
         self._tune = tune
         self._max_steps = max_steps
         self._adapts_length = adapt_length
+        self._shortest = SHORTEST if adapt_length else 0.0
+        self._direction = PrincipalDirection(hamiltonian.density.size)
         self._adaptation = StepAndMass(hamiltonian, tune, target_accept)
         self._length = Adam(math.log(trajectory_length), rate=0.05)
         self._log_length = math.log(trajectory_length)
@@ -239,12 +176,12 @@ class Chees:
         """Move all chains once, and adapt if that is part of the warm-up."""
         tuning = self._count < self._tune
         step_size = self.step_size
-        jitter = halton(self._count)
+        jitter = self._shortest + (1 - self._shortest) * halton(self._count)
         most = min(self._max_steps, EARLY_STEPS) if self._count < self._tune // 3 else self._max_steps
         n_steps = min(max(math.ceil(jitter * self.trajectory_length / step_size), 1), most)
         trajectory = self._hamiltonian.trajectory(step_size, n_steps)
         if tuning:
-            self._adapt(trajectory, step_size, jitter)
+            self._adapt(trajectory, step_size, n_steps)
         self._count += 1
         stats = {} if tuning else trajectory.statistics(step_size, n_steps)
         return Iteration(stats, step_size, n_steps, tuning)
@@ -254,19 +191,31 @@ class Chees:
         """What has restarted chains that were lost in the warm-up."""
         return self._adaptation.monitor
 
-    def _adapt(self, trajectory: Trajectory, step_size: float, jitter: float) -> None:
+    def _adapt(self, trajectory: Trajectory, step_size: float, n_steps: int) -> None:
         state = State(*self._hamiltonian.flat_state(), trajectory.log_density)
         usual = self._adaptation.update(trajectory.acceptance, [state])
         if self._adapts_length:
-            self._adapt_length(trajectory, usual, step_size, jitter)
+            self._adapt_length(trajectory, usual, step_size, n_steps)
+            self._adapt_direction(state.positions if usual.all() else state.positions[usual])
         if self._adaptation.has_new_mass:
             # The gradient with respect to the length has another scale now.
             self._length.restart()
+            self._direction.restart()
 
-    def _adapt_length(self, trajectory: Trajectory, usual: np.ndarray, step_size: float, jitter: float) -> None:
-        weights = np.where(usual & np.isfinite(trajectory.growth), trajectory.acceptance, 0.0)
-        growth = np.where(weights > 0, trajectory.growth, 0.0)
-        gradient = jitter * float(np.sum(weights * growth)) / max(float(np.sum(weights)), 1e-20)
+    def _adapt_direction(self, positions: np.ndarray) -> None:
+        """Measure the next trajectories along the direction in which the positions vary most."""
+        mass = self._adaptation.mass
+        if len(positions) and mass.centre is not None:
+            self._hamiltonian.set_direction(
+                mass.centre, self._direction.update(positions, mass.centre, mass.inverse_mass)
+            )
+
+    def _adapt_length(self, trajectory: Trajectory, usual: np.ndarray, step_size: float, n_steps: int) -> None:
+        """Change the length so that the mean square of `change`, divided by the cost of a trajectory, grows."""
+        growth = 4 * n_steps * step_size * trajectory.change * trajectory.slope
+        gain = growth - trajectory.change**2 * (n_steps / (n_steps + OVERHEAD_STEPS))
+        weights = np.where(usual & np.isfinite(gain), trajectory.acceptance, 0.0)
+        gradient = float(np.sum(weights * np.where(weights > 0, gain, 0.0))) / max(float(np.sum(weights)), 1e-20)
         value = self._length.update(gradient)
         low, high = math.log(step_size), math.log(step_size * self._max_steps)
         self._length.value = value = min(max(value, low), high)

@@ -145,8 +145,8 @@ def sample(
     Returns
     -------
     xarray.DataTree
-        As `pymc.sample` returns: groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``, and
-        ``log_likelihood`` if it is wanted.
+        The groups that `pymc.sample` returns: ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``,
+        and ``log_likelihood`` if it is wanted.
         Attributes of ``posterior`` are the times in seconds (``compile_time``, ``tuning_time``, ``sampling_time``),
         ``ess_bulk_min``, ``ess_per_second`` (of the slowest parameter; warm-up counts, compilation does not),
         ``nested_rhat_max``, ``drift_max`` (how far all chains moved together during the draws, in deviations),

@@ -18,22 +18,7 @@ SHARDS = 4
 
 
 def check_devices(devices: Sequence[str], chains: int) -> None:
-    """Raise if chains cannot be divided among devices.
-
-    Parameters
-    ----------
-    devices
-        Names of contexts.
-    chains
-        Number of chains.
-
-    Raises
-    ------
-    ValueError
-        If the number of chains is no multiple of `SHARDS`, or there are no devices, or more than `SHARDS`.
-    ContextNotDefined
-        If a name is not that of a context.
-    """
+    """Raise if chains cannot be divided among devices."""
     if chains % SHARDS or chains < 2 * SHARDS:
         raise ValueError(
             f"with devices=, chains must be a multiple of {SHARDS} and at least {2 * SHARDS}, not {chains}"
@@ -53,6 +38,7 @@ class _Shard:
         self._values = [np.array(shared.get_value()) for shared in hamiltonian.state()]
         self._generator_cell = hamiltonian.rng.container.storage
         self._generator: Any = np.random.default_rng(seed)
+        self._noise, self._used = hamiltonian.noise, hamiltonian.noise.used
 
     def enter(self) -> None:
         """Put the state into the shared variables. No reference is kept: updates may use the memory of old values."""
@@ -60,11 +46,13 @@ class _Shard:
             cell[0] = value
         self._values = []
         self._generator_cell[0], self._generator = self._generator, None
+        self._noise.used = self._used
 
     def leave(self) -> None:
         """Take the state out of the shared variables; arrays stay on the device."""
         self._values = [cell.anywhere() if hasattr(cell, "anywhere") else cell[0] for cell in self._cells]
         self._generator = self._generator_cell[0]
+        self._used = self._noise.used
 
 
 class ShardedHamiltonian:
@@ -73,26 +61,6 @@ class ShardedHamiltonian:
     The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
     compute at the same time. Statistics are those of all chains, in the order of the parts, but for one: the criterion
     of the trajectory length compares a chain with the mean of its part.
-
-    Parameters
-    ----------
-    densities
-        A `ModelDensity` of the same model for each device.
-    chains
-        Number of chains.
-    seed
-        Seed of all parts.
-    mode
-        PyTensor mode of all functions.
-    devices
-        Names of contexts.
-
-    Attributes
-    ----------
-    density
-        That of the first device.
-    chains
-        Number of chains.
     """
 
     def __init__(
@@ -148,6 +116,11 @@ class ShardedHamiltonian:
         """Set the diagonal of the inverse mass matrix of all chains."""
         for device in self._devices:
             device.set_inverse_mass(flat)
+
+    def set_direction(self, centre: np.ndarray, direction: np.ndarray) -> None:
+        """Set what the criterion of the trajectory length measures (`Hamiltonian.set_direction`)."""
+        for device in self._devices:
+            device.set_direction(centre, direction)
 
     def set_inverse_temperature(self, value: float) -> None:
         """Set the power of the likelihood of all chains."""

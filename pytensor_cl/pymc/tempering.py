@@ -27,17 +27,7 @@ _COLLAPSE = 0.1
 
 
 def next_temperature(log_likelihood: np.ndarray, current: float, share: float) -> float:
-    """Return the inverse temperature at which the weights have a wanted effective sample size, at most 1.
-
-    Parameters
-    ----------
-    log_likelihood
-        Of each particle; minus infinity where the likelihood is zero. These particles have no part in the size.
-    current
-        The inverse temperature now.
-    share
-        Wanted effective sample size, as a share of the number of particles.
-    """
+    """Return the inverse temperature at which the weights have a wanted effective sample size, at most 1."""
     finite = log_likelihood[np.isfinite(log_likelihood)]
     finite = finite - finite.max()
     low, high = 0.0, 1.0 - current
@@ -60,15 +50,7 @@ def effective_size(log_weights: np.ndarray) -> float:
 
 
 def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
-    """Return which particles are kept, by systematic resampling.
-
-    Parameters
-    ----------
-    weights
-        Their sum is 1.
-    uniform
-        A number between 0 and 1.
-    """
+    """Return which particles are kept, by systematic resampling."""
     size = len(weights)
     places = (uniform + np.arange(size)) / size
     return np.minimum(np.searchsorted(np.cumsum(weights), places), size - 1)
@@ -82,37 +64,12 @@ def temper(
     move_first: bool = False,
     share: float = 0.5,
 ) -> tuple[float, int]:
-    """Move particles from the prior to the posterior.
+    """Move particles from the prior to the posterior; return the logarithm of the evidence, and how many temperatures.
 
     Temperatures are chosen so that the weights keep a share of their effective sample size. Between two of them
     particles are resampled, and moved by Hamiltonian trajectories with the variances of the particles as mass matrix.
-
-    Parameters
-    ----------
-    hamiltonian
-        Chains at draws from the prior whose likelihood is positive, of a tempered density.
-    seed
-        Of the resampling.
-    moves
-        Trajectories at each temperature.
-    log_share
-        Logarithm of the probability that a draw from the prior has a positive likelihood.
-    move_first
-        Whether the particles move before the first resampling, where the likelihood is positive: draws that were at
-        the bounds of their variables spread.
-    share
-        See `next_temperature`.
-
-    Returns
-    -------
-    log_marginal_likelihood : float
-    stages : int
-        Number of temperatures.
-
-    Warns
-    -----
-    UserWarning
-        If the effective sample size collapses, or few particles differ after the moves.
+    `log_share` is the logarithm of the probability that a draw from the prior has a positive likelihood. With
+    `move_first` the particles move before the first resampling, so that draws at the bounds of their variables spread.
     """
     rng = np.random.default_rng(seed)
     temperature, log_evidence, stages = 0.0, log_share, 0
@@ -170,15 +127,7 @@ def _representable(following: float, current: float) -> float:
 
 
 class _Mover:
-    """Moves particles by Hamiltonian trajectories, and adapts step size and mass matrix to them.
-
-    Parameters
-    ----------
-    hamiltonian
-        The particles.
-    moves
-        Trajectories after each resampling.
-    """
+    """Moves particles by Hamiltonian trajectories, and adapts step size and mass matrix to them."""
 
     def __init__(self, hamiltonian: Hamiltonian | ShardedHamiltonian, moves: int) -> None:
         self._hamiltonian = hamiltonian
@@ -188,13 +137,7 @@ class _Mover:
         self._variances = np.ones(hamiltonian.density.size)
 
     def move(self, positions: Sequence[np.ndarray]) -> float:
-        """Place the particles and move them; return how many differ at the end, as a share.
-
-        Parameters
-        ----------
-        positions
-            Arrays of shape (chains, *shape).
-        """
+        """Place the particles and move them; return how many differ at the end, as a share."""
         hamiltonian, step = self._hamiltonian, self._step
         variances = _flat(positions).var(axis=0)
         # Particles that are all at one place say nothing about the scale.

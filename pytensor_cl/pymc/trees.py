@@ -33,78 +33,44 @@ _MAX_ERROR = MAX_ENERGY_ERROR
 
 
 class Trees(NamedTuple):
-    """State of the chains, float64 where nothing else is said. In axes of two, 0 is the tree and 1 its newest subtree.
+    """State of the chains, in float64; in axes of two, 0 is the tree and 1 its newest subtree."""
 
-    Attributes
-    ----------
-    position, momentum
-        The leaf whose gradient is next, with the momentum half a step before it: shape (chains, size).
-    start_position, start_gradient, start_density
-        The last draw of each chain.
-    end_position, end_momentum, end_gradient
-        Backward and forward end of each tree: shape (2, chains, size).
-    mark_position, mark_momentum
-        First leaves of unfinished parts of the newest subtree: shape (max_depth, chains, size).
-    chosen_position, chosen_gradient
-        The state that is the next draw, if the tree ends now: shape (2, chains, size).
-    chosen_density, chosen_error, log_weight
-        Its log density, its energy error, and the logarithm of the sum of weights: shape (2, chains).
-    energy
-        At the start.
-    step
-        Step size; negative if the newest subtree grows backward.
-    acceptance, worst
-        Sum of the acceptance probabilities of the leaves, and the largest energy error.
-    leaves, leaf, depth
-        Leaves of the tree, finished leaves of its newest subtree, and subtrees: int64.
-    n_draws
-        Draws that were made: int64.
-    draws
-        Shape (draws, chains, size). A chain with as many draws is idle.
-    gradients
-        Gradients at the draws: shape (draws, chains, size), or (0, chains, size) if they are not stored.
-    statistics
-        Shape (len(STATISTICS), draws, chains).
-    """
-
+    # The leaf whose gradient is next, with the momentum half a step before it: shape (chains, size).
     position: np.ndarray
     momentum: np.ndarray
+    # The last draw of each chain.
     start_position: np.ndarray
     start_gradient: np.ndarray
     start_density: np.ndarray
+    # Backward and forward end of each tree: shape (2, chains, size).
     end_position: np.ndarray
     end_momentum: np.ndarray
     end_gradient: np.ndarray
+    # First leaves of unfinished parts of the newest subtree: shape (max_depth, chains, size).
     mark_position: np.ndarray
     mark_momentum: np.ndarray
+    # The state that is the next draw if the tree ends now, and the logarithm of the sum of weights: shape (2, chains).
     chosen_position: np.ndarray
     chosen_gradient: np.ndarray
     chosen_density: np.ndarray
     chosen_error: np.ndarray
     log_weight: np.ndarray
-    energy: np.ndarray
-    step: np.ndarray
-    acceptance: np.ndarray
-    worst: np.ndarray
+    energy: np.ndarray  # at the start of the tree
+    step: np.ndarray  # negative if the newest subtree grows backward
+    acceptance: np.ndarray  # the sum over the leaves
+    worst: np.ndarray  # the largest energy error
+    # Numbers of leaves of the tree, finished leaves of its newest subtree, subtrees and draws: int64.
     leaves: np.ndarray
     leaf: np.ndarray
     depth: np.ndarray
     n_draws: np.ndarray
-    draws: np.ndarray
-    gradients: np.ndarray
-    statistics: np.ndarray
+    draws: np.ndarray  # shape (draws, chains, size); a chain with as many draws is idle
+    gradients: np.ndarray  # at the draws; shape (0, chains, size) if they are not stored
+    statistics: np.ndarray  # shape (len(STATISTICS), draws, chains)
 
 
 def new_trees(chains: int, size: int, max_depth: int) -> Trees:
-    """Return the state of chains at zero, which store no draws.
-
-    Parameters
-    ----------
-    chains, size
-        Number of chains, and of parameters.
-    max_depth
-        Most doublings of a tree.
-    """
+    """Return the state of chains at zero, which store no draws."""
     one, two = (chains, size), (2, chains, size)
     shapes = {
         **dict.fromkeys(("position", "momentum", "start_position", "start_gradient"), one),
@@ -293,16 +259,7 @@ def _end_tree(t, c, is_periodic, is_diverging, is_deepest):
 
 @numba.njit(cache=True)
 def begin_trees(t, inverse_mass, rng, step_size):
-    """Begin a tree of each chain at its last draw.
-
-    Parameters
-    ----------
-    t : Trees
-    inverse_mass : ndarray
-        Diagonal of the inverse mass matrix, shape (size,).
-    rng : numpy.random.Generator
-    step_size : float
-    """
+    """Begin a tree of each chain at its last draw."""
     for c in range(t.n_draws.size):
         _begin_tree(t, c, inverse_mass, rng, step_size)
 
@@ -312,22 +269,6 @@ def advance(t, gradient, log_density, inverse_mass, is_periodic, rng, step_size,
     """Add a leaf to the tree of each chain that is not idle, and move it to the next one.
 
     A new tree follows a finished one, until the chain has all its draws.
-
-    Parameters
-    ----------
-    t : Trees
-    gradient, log_density : ndarray
-        At `t.position`: shapes (chains, size) and (chains,).
-    inverse_mass : ndarray
-        Diagonal of the inverse mass matrix, shape (size,).
-    is_periodic : ndarray of bool
-        Which parameters have the period 2 pi, shape (size,).
-    rng : numpy.random.Generator
-    step_size : float
-        Of trees that begin.
-    max_depth : int
-        Most doublings of a tree.
-
     """
     most = t.draws.shape[0]
     for c in range(t.n_draws.size):

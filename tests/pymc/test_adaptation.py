@@ -5,7 +5,15 @@ import pytest
 
 pytest.importorskip("pymc")
 
-from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, halton, harmonic_mean
+from pytensor_cl.pymc.adaptation import (
+    Adam,
+    DualAveraging,
+    MassMatrix,
+    PrincipalDirection,
+    halton,
+    harmonic_mean,
+    median,
+)
 from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.meads import fold_parameters, largest_eigenvalue
 from pytensor_cl.pymc.samplers import window_ends
@@ -50,6 +58,27 @@ def test_mass_matrix_of_normal_chains(rng):
         np.testing.assert_allclose(mass.estimate(), scale**2, rtol=0.02)
     assert not mass.update(np.full((500, 3), np.nan), np.ones((500, 3))).any()
     assert mass.estimate() is None
+
+
+def test_principal_direction(rng):
+    """In units of the mass matrix, that of the largest eigenvalue, where the centre is far from zero."""
+    mass = np.array([1e-4, 1.0, 900.0, 1.0])
+    vector = np.array([0.6, 0.0, 0.8, 0.0])
+    found = PrincipalDirection(4)
+    for _ in range(30):
+        units = rng.normal(size=(400, 4)) + 2 * rng.normal(size=(400, 1)) * vector
+        positions = 1000 + units * np.sqrt(mass)
+        direction = found.update(positions, positions.mean(axis=0), mass)
+    np.testing.assert_allclose(direction * np.sqrt(mass), vector, atol=0.05)
+    assert (positions @ direction).std() == pytest.approx(5**0.5, rel=0.15)
+    still = found.update(np.ones((8, 4)), np.ones(4), mass)
+    np.testing.assert_allclose(still * np.sqrt(mass), vector, atol=0.05)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 256])
+def test_median(size, rng):
+    values = rng.normal(size=size)
+    assert median(values) == np.median(values)
 
 
 @pytest.mark.parametrize("tune", [0, 1, 5, 30, 100, 1000])

@@ -137,7 +137,7 @@ def test_state_is_one_matrix(context, kind):
 
     def functions(model):
         chains = kind(density_of(model), CHAINS, 1, "OPENCL")
-        compiled = [chains.advance] if kind is Langevin else [chains.begin, chains.step, chains._finish]
+        compiled = [chains.advance] if kind is Langevin else [chains._begin, chains.step, chains._finish]
         return chains, [(len(f.maker.inputs), len(f.maker.outputs)) for f in compiled]
 
     with pm.Model() as named:
@@ -155,12 +155,30 @@ def test_state_is_one_matrix(context, kind):
 
 
 @on_one_driver
+def test_each_number_of_a_block_is_taken_once(context):
+    """Trajectories get the numbers of the generator one after the other, two more in each chain than parameters."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+    chains = Hamiltonian(density_of(model), 64, np.random.SeedSequence(4), "OPENCL")
+    chains.set_positions([np.zeros((64, 3))])
+    length = len(chains.noise)
+    drawn = np.random.default_rng(np.random.SeedSequence(4)).normal(size=(2 * length, 64, 5))
+    for k in range(length + 2):
+        chains.begin(0.0)
+        np.testing.assert_array_equal(chains._momentum.get_value(), drawn[k, :, :3])
+        np.testing.assert_allclose(
+            chains._threshold.get_value(), 0.5 * np.square(drawn[k, :, 3:]).sum(axis=1), rtol=1e-14
+        )
+    assert chains.noise.used == 2
+
+
+@on_one_driver
 def test_moves(context):
     """`try_step` leaves the chains where they are, and gives the acceptance that a trajectory of one step has."""
     with pm.Model() as model:
         pm.Normal("x", [1.0, -2.0], [0.5, 3.0])
     chains = Hamiltonian(density_of(model), 400, 1, "OPENCL")
-    functions = chains.begin, chains.step, chains._finish
+    functions = chains._begin, chains.step, chains._finish
     assert not any(isinstance(op, Elemwise) for f in functions for op in host_ops(f))  # Numba would compile each
     start = np.random.default_rng(3).normal(size=(400, 2))
     chains.set_positions([start])

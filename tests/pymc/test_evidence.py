@@ -110,7 +110,7 @@ def particles(model, chains, mode="FAST_COMPILE"):
         (beta_binomial, 128),
         (beta_at_its_bounds, 512),
         (zero_on_most_of_the_prior, 128),
-        (very_sharp_likelihood, 64),
+        (very_sharp_likelihood, 256),
         (ordered, 128),
         (scale_that_may_be_negative, 128),
     ],
