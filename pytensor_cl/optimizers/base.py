@@ -1,4 +1,4 @@
-"""What all optimizers share: options, the step count, the rate, slots for moments, and the state by name."""
+"""Base class of optimizers: options, the step count, the rate, slots for moments, and the state by name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -63,7 +63,7 @@ class Slots:
 
 
 class Moment(NamedTuple):
-    """What is the same for all parameters in a step."""
+    """Values of a step that are the same for all parameters."""
 
     t: Variable
     """The number of the step as float64, counted from 1."""

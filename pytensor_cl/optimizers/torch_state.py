@@ -38,7 +38,7 @@ def _only(what: str, values: Iterable[Any], default: Any = None) -> Any:
 
 
 def _is_used(slot: str, group: Mapping[str, Any]) -> bool:
-    """Whether a slot has a place here: PyTorch keeps some that an option has switched off."""
+    """Return whether a slot has a place here: PyTorch keeps some that an option has switched off."""
     return slot not in ("step", "mu_product") and not (slot == "momentum_buffer" and not group.get("momentum", 1))
 
 

@@ -192,7 +192,7 @@ def _kind(name: str) -> str:
 
 
 def _is_asked_for(name: str, wanted: Iterable[str]) -> bool:
-    """Whether a name in the file that nothing here has is a difference."""
+    """Return whether a name in the file that nothing here has is a difference."""
     if name.rpartition(".")[2] == "num_batches_tracked":  # PyTorch counts batches, which nothing here needs
         return False
     return _kind(name) in map(_kind, wanted)
