@@ -159,7 +159,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--backend",
         action="append",
-        help="numpy, numba, c or jax; NAME=PYTHON for another interpreter, as in opencl:pocl=PYTHON for another version",
+        help="numpy, numba, c or jax; NAME=PYTHON for another interpreter; opencl:pocl=PYTHON for another version",
     )
     return parser.parse_args()
 
