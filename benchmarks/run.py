@@ -26,7 +26,7 @@ from workloads import WORKLOADS
 
 HERE = Path(__file__).parent
 ROUNDS = 5
-SECONDS = 0.25  # time of a round
+SECONDS = 0.25  # of a round
 WARM = 1.0  # seconds of calls before the first round
 PAUSE = 0.02  # seconds between two looks whether a process is at rest
 LONGEST_REST = 0.5
@@ -159,7 +159,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--backend",
         action="append",
-        help="numpy, numba, c or jax; NAME=PYTHON for another interpreter, as opencl:pocl=PYTHON for another version",
+        help="numpy, numba, c or jax; NAME=PYTHON for another interpreter; opencl:pocl=PYTHON for another version",
     )
     return parser.parse_args()
 

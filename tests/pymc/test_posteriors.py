@@ -5,10 +5,11 @@ import os
 
 import numpy as np
 import pytest
-from xarray import Dataset
 
 pm = pytest.importorskip("pymc")
 pytest.importorskip("arviz_base")
+
+from xarray import Dataset  # noqa: E402
 
 from pytensor_cl.pymc import sample  # noqa: E402
 from tests.helpers import on_one_driver  # noqa: E402
