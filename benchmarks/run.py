@@ -26,7 +26,7 @@ from workloads import WORKLOADS
 
 HERE = Path(__file__).parent
 ROUNDS = 5
-SECONDS = 0.25  # of a round
+SECONDS = 0.25  # time of a round
 WARM = 1.0  # seconds of calls before the first round
 PAUSE = 0.02  # seconds between two looks whether a process is at rest
 LONGEST_REST = 0.5
