@@ -1,7 +1,5 @@
 """Arithmetic of whole numbers."""
 
-__all__ = ["balanced_block", "ceil_div", "round_up"]
-
 
 def ceil_div(a: int, b: int) -> int:
     """Return ``a / b``, rounded up."""

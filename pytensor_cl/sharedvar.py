@@ -21,8 +21,6 @@ from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.type import GpuArrayType
 from pytensor_cl.variable import GpuArrayVariable
 
-__all__ = ["DeviceCell", "GpuArraySharedVariable", "adopt", "explain_c_error", "install", "shared"]
-
 
 class _OnDevice:
     """The list's element while the value is on a device, so that C code that reads it raises an error."""

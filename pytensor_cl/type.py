@@ -14,8 +14,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array, refuse_pyopencl_array
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["GpuArrayType", "convert_to_device"]
-
 
 @singledispatch
 def convert_to_device(kind: Type, variable: Variable, context_name: str) -> Variable | None:

@@ -9,8 +9,6 @@ from pytensor.tensor.variable import _tensor_py_operators
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuArrayConstant", "GpuArrayVariable", "constant_of", "refuse_device_variables"]
-
 
 class GpuArrayVariable(_tensor_py_operators, Variable):
     """A symbolic device array with the methods and operators of tensors.

@@ -19,8 +19,6 @@ from pytensor.link.c.basic import _CThunk
 from pytensor.link.vm import VMLinker
 from pytensor.tensor.random.type import RandomGeneratorType
 
-__all__ = ["compile_with_c", "explain_call_errors"]
-
 
 def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, Any]]], BaseException]) -> None:
     """Let a function replace the exceptions of calls by PyTensor's C and Python backends."""

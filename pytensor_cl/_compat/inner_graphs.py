@@ -22,14 +22,6 @@ from pytensor.scan.rewriting.push_out import scan_push_out_add
 from pytensor.tensor.basic import AllocDiag
 from pytensor.tensor.blockwise import Blockwise
 
-__all__ = [
-    "drop_scan_modes",
-    "graphs_inside",
-    "inline_op_from_graphs",
-    "push_sums_out_of_loops",
-    "rewrite_compiled_inner_graphs",
-]
-
 
 def graphs_inside(op: Op) -> Iterator[Any]:
     """Yield the graphs inside an Op, or inside the Op of a Blockwise; none for scalar Ops."""

@@ -24,19 +24,6 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl._compat.numba_draws import replace_contracted_draws
 from pytensor_cl._compat.numba_lock import check_numba, load_numba
 
-__all__ = [
-    "call_perform",
-    "compile_node_with_numba",
-    "compile_with_numba",
-    "compiler_of",
-    "numba_unsupported_errors",
-    "prepare_for_numba",
-    "prepare_inner_graphs_for_numba",
-    "register_numba_implementation",
-    "register_when_met",
-    "run_in_object_mode",
-]
-
 _INNER_GRAPHS = (rewrite_ofg_inner_graph, rewrite_scan_inner_graph, rewrite_optimize_inner_graph)
 
 

@@ -10,8 +10,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.random.basic import HalfNormalRV, NormalRV, StudentTRV, UniformRV
 
-__all__ = ["replace_contracted_draws"]
-
 
 class _RoundedNormal(NormalRV):
     """Normal numbers without contraction."""

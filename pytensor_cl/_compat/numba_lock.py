@@ -12,8 +12,6 @@ from threading import RLock, local
 from time import monotonic
 from typing import Any
 
-__all__ = ["NumbaLockedError", "check_numba", "load_numba"]
-
 WAIT_SECONDS = 60.0
 """Seconds for which a fork waits for other threads."""
 

@@ -9,8 +9,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import JITLinker
 from pytensor.tensor.basic import transfer
 
-__all__ = ["check_before_jit", "has_other_transfers", "register"]
-
 
 def has_other_transfers() -> bool:
     """Return whether other packages have registered targets of ``x.transfer``."""

@@ -13,8 +13,6 @@ from pytensor.compile.executor import Function
 from pytensor.compile.maker import FunctionMaker
 from pytensor.graph.type import Type
 
-__all__ = ["SerialFunction", "serialise_calls"]
-
 _SERIAL_CALL = """
 def __call__(self, *args, **kwargs):
     pyopencl_array = self.modules.get("pyopencl.array")

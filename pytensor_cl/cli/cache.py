@@ -5,8 +5,6 @@ import argparse
 from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
 from pytensor_cl.cli.text import print_json, size, table
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

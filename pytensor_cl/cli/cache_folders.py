@@ -20,8 +20,6 @@ from pytensor_cl.runtime.compilation.kernel_objects import INVOKER_FILES, invoke
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
 
-__all__ = ["CacheFolder", "cache_folders"]
-
 _HEX_KEY = "[0-9a-f]" * 32
 _DRAFT = f"{_HEX_KEY}.*.tmp"
 

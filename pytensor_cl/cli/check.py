@@ -16,8 +16,6 @@ from pytensor_cl.cli.run import with_device
 from pytensor_cl.cli.text import paint, print_json, table
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 
-__all__ = ["PROGRAM", "add_arguments", "run"]
-
 # A script that does not mention this package; do not change its text.
 PROGRAM = """\
 import time, numpy, pytensor

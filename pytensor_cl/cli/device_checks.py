@@ -14,8 +14,6 @@ from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["check_device"]
-
 _SEED = 20240501
 _BYTES = 64 << 20
 _LAUNCHES = 200

@@ -13,8 +13,6 @@ from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover, empty_
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of, with_features
 
-__all__ = ["add_arguments", "run"]
-
 _HEADER = ("device", "by name", "name", "driver", "OpenCL", "units", "memory", "fp64", "fp16", "self-check")
 
 

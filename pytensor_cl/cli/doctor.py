@@ -21,8 +21,6 @@ from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of
 
-__all__ = ["add_arguments", "run"]
-
 _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 # Environment variables that are shown, with the reason for a warning, if any.

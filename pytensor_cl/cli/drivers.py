@@ -8,8 +8,6 @@ from typing import NamedTuple
 from pytensor_cl.runtime.device import icd_folders
 from pytensor_cl.runtime.names import bundled_folder
 
-__all__ = ["Driver", "registered_drivers", "searched_places"]
-
 
 class Driver(NamedTuple):
     """A driver that is registered with the OpenCL loader."""

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["Finding"]
-
 
 class Finding(NamedTuple):
     """The result of one check."""

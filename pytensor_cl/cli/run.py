@@ -13,8 +13,6 @@ from zipfile import is_zipfile
 
 from pytensor_cl import _autoload
 
-__all__ = ["add_arguments", "run", "with_device"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-__all__ = ["is_installed"]
-
 
 def is_installed() -> bool:
     """Return whether the start-up hook is active in a new interpreter."""

@@ -5,8 +5,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-__all__ = ["paint", "print_json", "size", "table"]
-
 _COLOURS = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "grey": 90}
 
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from pytensor_cl.codegen.folders import is_own
 
-__all__ = ["abandoned_trees", "announce"]
-
 TREE = "PYTENSOR_CL_TREE"
 """Environment variable: which tree this process belongs to."""
 _PREFIX = "pytensor-cl-"

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from pytensor_cl.codegen.folders import make_private
 
-__all__ = ["CheckedFolder", "is_intact", "write_whole"]
-
 _log = logging.getLogger("pytensor_cl.cache")
 _VERSION = b"pytensor-cl cache 1"
 _TOUCH_SECONDS = 86_400.0  # after which the reading of a file is noted in its time stamp: files in use are removed last

@@ -4,24 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "SUPPORTED",
-    "access_name",
-    "carrier",
-    "computed",
-    "ctype",
-    "is_complex",
-    "is_special",
-    "is_supported",
-    "literal",
-    "needs_fp64",
-    "part",
-    "repeated",
-    "to_long",
-    "vector_type",
-    "widened",
-]
-
 
 class _CType(NamedTuple):
     """OpenCL C notation of a dtype."""

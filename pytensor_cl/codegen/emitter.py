@@ -16,8 +16,6 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype, is_complex, literal, part, to_long, vector_type
 from pytensor_cl.codegen.template import render
 
-__all__ = ["Complex", "Emitter", "Mask", "Scalar", "Value", "unroll_of"]
-
 SHORT_FUNCTION = 24
 """Statements of a function whose kernels of schedule simt load several elements before they compute."""
 

@@ -15,18 +15,6 @@ from pwd import getpwuid
 
 import platformdirs
 
-__all__ = [
-    "default_folder",
-    "expected_problem",
-    "free_bytes",
-    "is_own",
-    "make_private",
-    "may_be_read",
-    "problem_of",
-    "remove_stale",
-    "user_folder",
-]
-
 _STALE_SECONDS = 3_600.0
 
 

@@ -1,7 +1,5 @@
 """Sizes of arrays in local memory with gaps against bank conflicts: see ``kernels/common/bank_padding.mako``."""
 
-__all__ = ["gap", "padded_size", "per_gap"]
-
 BANK = 4  # bytes of a bank
 ROW = 32 * BANK  # bytes after which banks repeat
 

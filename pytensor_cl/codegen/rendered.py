@@ -14,8 +14,6 @@ from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.temporary import usable_folder
 
-__all__ = ["code_digest", "get_or_render", "load_or_render", "rendered_folder"]
-
 _PLAIN = (str, int, float, bool, type(None), np.dtype, Struct)
 _NAME = "rendered"
 _MODULE = re.compile(r"(pytensor_cl(?:\.\w+)*)(?:[ \t]+import[ \t]+(?:\(([^)]*)\)|([^#\n]*)))?")

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike
 
 from pytensor_cl.integers import round_up
 
-__all__ = ["Field", "Struct", "StructRow"]
-
 _MEMBER = re.compile(r"([A-Za-z_]\w*)((?:\[\d+\])*)")
 _CODES = {
     "char": "b",

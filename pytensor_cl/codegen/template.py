@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mako.lookup import TemplateLookup
     from mako.template import Template
 
-__all__ = ["KernelSource", "kernel_source", "render"]
-
 
 class KernelSource(NamedTuple):
     """OpenCL C text of one or several kernels.

@@ -18,8 +18,6 @@ from pathlib import Path
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.codegen.folders import free_bytes, is_own, may_be_read, problem_of
 
-__all__ = ["abandoned_folders", "report_unusable", "temporary_folder", "usable_folder"]
-
 _PREFIX = "pytensor-cl-cache-"
 _LOCK, _DRAFT = "lock", "new"
 

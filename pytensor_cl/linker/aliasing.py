@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from pytensor.graph.basic import Apply, Variable
 
-__all__ = ["mutated_inputs", "view_root", "views_of"]
-
 
 def mutated_inputs(nodes: Iterable[Apply]) -> set[Variable]:
     """Return the variables whose memory nodes change in place: inputs of the graph, or results of other nodes."""

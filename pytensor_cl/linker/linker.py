@@ -18,8 +18,6 @@ from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.ops.ifelse import register_branch_linker
 from pytensor_cl.rewriting.host_graph.graph import keep_for_copies, state_of
 
-__all__ = ["OpenCLLinker", "report_error"]
-
 
 def report_error(fgraph: FunctionGraph, error: OpenCLError) -> None:
     """Make the linker raise an error that a rewrite of the graph met."""

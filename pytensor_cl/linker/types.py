@@ -9,20 +9,6 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor_cl.ops.base import Routine, context_of
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = [
-    "Cell",
-    "CopyOnReadCell",
-    "GuardFailure",
-    "Hook",
-    "HostImporter",
-    "PeekCell",
-    "ShapeOnlyCell",
-    "StepProgram",
-    "StepRunner",
-    "Thunk",
-    "peeking",
-]
-
 Cell = Any  # a one-element list, or what reads like one
 Thunk = Callable[[], None]
 Hook = Callable[[int], None] | None  # called with the index of a node

@@ -15,18 +15,6 @@ import pytensor_cl.nn.conv_host as conv_host
 from pytensor_cl.nn.conv_host import Geometry
 from pytensor_cl.nn.windows import Pads, Window, as_flag, as_ints, as_pads, as_variable, known, positions, resolve
 
-__all__ = [
-    "Conv",
-    "ConvGradInput",
-    "ConvGradWeight",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-]
-
 
 def _as_extent(value: Any) -> Variable:
     extent = as_tensor_variable(value)

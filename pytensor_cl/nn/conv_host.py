@@ -8,8 +8,6 @@ import numpy as np
 
 from pytensor_cl.nn.windows import Pads, Window, padded, positions, resolve, views
 
-__all__ = ["Geometry", "conv", "conv_grad_input", "conv_grad_weight"]
-
 
 class Geometry(NamedTuple):
     """The parameters of a convolution; see `pytensor_cl.nn.conv`."""

@@ -10,8 +10,6 @@ from pytensor_cl._compat.numba_backend import run_in_object_mode
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
 
-__all__ = ["OPS"]
-
 OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad)
 
 

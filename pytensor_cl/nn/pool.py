@@ -15,8 +15,6 @@ import pytensor_cl.nn.pool_host as pool_host
 from pytensor_cl.nn.pool_host import Geometry
 from pytensor_cl.nn.windows import Window, as_flag, as_ints, as_pads, as_variable, known, pool_positions
 
-__all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "avg_pool", "max_pool"]
-
 
 class _Pooling(Op):
     """Base class of pooling and its gradients: holds the parameters.

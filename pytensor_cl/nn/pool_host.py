@@ -8,8 +8,6 @@ import numpy as np
 
 from pytensor_cl.nn.windows import Window, padded, pool_positions, views
 
-__all__ = ["Geometry", "avg_grad", "avg_pool", "max_gather", "max_pool", "max_scatter"]
-
 
 class Geometry(NamedTuple):
     """The parameters of pooling."""

@@ -10,21 +10,6 @@ from pytensor.tensor import as_tensor_variable
 
 from pytensor_cl.integers import ceil_div
 
-__all__ = [
-    "Pads",
-    "Window",
-    "as_flag",
-    "as_ints",
-    "as_pads",
-    "as_variable",
-    "known",
-    "padded",
-    "pool_positions",
-    "positions",
-    "resolve",
-    "views",
-]
-
 Pad = tuple[int, int] | str
 Pads = tuple[Pad, ...]
 

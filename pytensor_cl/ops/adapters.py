@@ -12,17 +12,6 @@ from pytensor_cl.routines.elemwise.routine import Copy, Elemwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = [
-    "CheckedAddend",
-    "CheckedBatch",
-    "CheckedBatches",
-    "IntegerTuple",
-    "Reordered",
-    "WithCasts",
-    "copy_or_none",
-    "with_casts",
-]
-
 
 def copy_or_none(context: Context, source: str, ndim: int, target: str) -> Copy | None:
     """Return the routine that casts arrays of a dtype to another; None if the dtypes are equal."""

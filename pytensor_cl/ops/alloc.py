@@ -14,8 +14,6 @@ from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuAlloc", "GpuAllocEmpty"]
-
 
 def _shape(extents: Iterable[Any]) -> tuple[int, ...]:
     shape = tuple(int(n) for n in extents)

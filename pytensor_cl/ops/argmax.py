@@ -11,8 +11,6 @@ from pytensor_cl.routines.argmax import Argmax as ArgmaxRoutine
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuArgmax"]
-
 
 def _refuse_complex(node: Apply, info: DeviceInfo) -> NoKernel | None:
     is_refused = is_complex(node.inputs[0].type.dtype)

@@ -17,19 +17,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.type import GpuArrayType, convert_to_device
 
-__all__ = [
-    "ANY",
-    "DEVICE",
-    "HOST",
-    "AcceptsDonations",
-    "CheckedRoutine",
-    "GpuOp",
-    "ViewRoutine",
-    "as_host_variable",
-    "context_of",
-    "is_checked",
-]
-
 DEVICE = "device"
 """An input that must be a device array."""
 HOST = "host"

@@ -25,8 +25,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuConv", "GpuConvGradInput", "GpuConvGradWeight", "GpuConvolve"]
-
 
 class _Moded:
     """A convolution whose mode is a host value, and which broadcasts only where the host Op does.

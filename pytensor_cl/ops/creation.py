@@ -11,8 +11,6 @@ from pytensor_cl.routines import creation
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuARange", "GpuBartlett", "GpuEye"]
-
 
 def _refuse_dtype(node: Apply, info: DeviceInfo) -> NoKernel | None:
     dtype = node.op.dtype

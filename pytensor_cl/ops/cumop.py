@@ -10,8 +10,6 @@ from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines.cumop import CumOp as CumOpRoutine
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuCumOp"]
-
 
 @register_lift(CumOp, numba_safe=True, every_dtype=True)
 class GpuCumOp(GpuOp):

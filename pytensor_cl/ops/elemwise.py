@@ -14,8 +14,6 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.scalar.base import element_function, supported
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuElemwise", "is_by_value", "unsupported_scalar"]
-
 
 def is_by_value(variable: Variable) -> bool:
     """Return whether kernels take a variable by value: it is 0-d and on the host."""

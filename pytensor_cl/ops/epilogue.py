@@ -13,8 +13,6 @@ from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuEpilogue", "SupportsEpilogue", "scalar_op_names"]
-
 
 def scalar_op_names(op: ps.ScalarOp) -> list[str]:
     """Return the names of the scalar Ops that an Op consists of."""

@@ -12,8 +12,6 @@ from pytensor_cl.routines.fft.routine import FFT, IRFFT, RFFT
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuFourier", "GpuIRFFT", "GpuRFFT"]
-
 
 class _GpuRealTransform(GpuOp):
     operand_placements = (DEVICE, HOST)  # the lengths determine the output's shape

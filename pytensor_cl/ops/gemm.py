@@ -24,8 +24,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuBatchedDot", "GpuDot", "GpuDot22", "GpuDot22Scalar", "GpuGemm", "GpuMatmul", "scaled_product"]
-
 MAX_EPILOGUE_OPERANDS = 6
 """Arrays that the epilogue of a product may read: its arguments must fit in the 1024 bytes that every device has."""
 

@@ -14,8 +14,6 @@ from pytensor_cl.routines.gemv.routine import Gemv as GemvRoutine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuGemv"]
-
 
 class _ComplexGemv:
     """A product of a complex matrix and a complex vector, computed as one of two matrices."""

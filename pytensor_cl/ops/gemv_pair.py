@@ -11,8 +11,6 @@ from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE, step_names
 from pytensor_cl.routines.gemv.pair import GemvPair, PairFunction
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuGemvPair"]
-
 
 class GpuGemvPair(GpuOp):
     """``z = beta y + alpha A @ x``, ``r, ... = f(z, ...)`` and ``beta_t y_t + alpha_t A.T @ r``, A read once.

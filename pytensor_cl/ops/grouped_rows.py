@@ -12,8 +12,6 @@ from pytensor_cl.routines.grouped_rows.routine import GroupedRows, Groups, Table
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuGroupedRows"]
-
 Pairs = tuple[tuple[int, int], ...]
 Functions = tuple[tuple[int, GpuRowwise, int], ...]
 

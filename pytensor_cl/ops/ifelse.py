@@ -18,8 +18,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuIfElse", "GpuLazyIfElse", "IfElseWithDeviceGraphs", "register_branch_linker"]
-
 _linkers: list[Callable[[FunctionGraph], Callable[..., list[Any]]]] = []
 
 

@@ -14,8 +14,6 @@ from pytensor_cl.routines import join
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuJoin", "GpuMakeVector", "GpuSplit"]
-
 
 @register_lift(Join, numba_safe=True, every_dtype=True)
 class GpuJoin(GpuOp):

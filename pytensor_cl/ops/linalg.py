@@ -25,27 +25,6 @@ from pytensor_cl.routines.linalg.tridiagonal import TridiagonalFactor, Tridiagon
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = [
-    "GpuCholesky",
-    "GpuCholeskySolve",
-    "GpuDet",
-    "GpuEigh",
-    "GpuEigvalsh",
-    "GpuLUFactor",
-    "GpuLUFactorTridiagonal",
-    "GpuMatrixInverse",
-    "GpuPivotToPermutations",
-    "GpuQR",
-    "GpuRepeatedSquares",
-    "GpuSLogDet",
-    "GpuSVD",
-    "GpuSolve",
-    "GpuSolveLUFactorTridiagonal",
-    "GpuSolveTriangular",
-    "PivotedLU",
-    "RepeatedSquares",
-]
-
 
 def _core(op: Any) -> Any:
     """Return the Op of one matrix."""

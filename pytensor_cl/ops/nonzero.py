@@ -11,8 +11,6 @@ from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines.nonzero import Nonzero as NonzeroRoutine
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuNonzero"]
-
 
 @register_lift(Nonzero, numba_safe=True, every_dtype=True)
 class GpuNonzero(GpuOp):

@@ -7,8 +7,6 @@ from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.optimize import MinimizeOp, MinimizeScalarOp, RootOp, RootScalarOp, ScipyWrapperOp
 
-__all__ = ["DeviceObjectiveOp", "with_device_objective"]
-
 
 class DeviceObjectiveOp(ScipyWrapperOp):
     """An Op that calls SciPy, whose objective, gradient and Hessian matrix are a function of mode OPENCL."""

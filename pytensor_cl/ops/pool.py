@@ -13,8 +13,6 @@ from pytensor_cl.routines import pool
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuAvgPool", "GpuAvgPoolGrad", "GpuMaxPool", "GpuMaxPoolGather", "GpuMaxPoolScatter"]
-
 
 class _GpuPool(GpuOp):
     """Common part of the pooling Ops. The parameters are the host Op's; float16 is computed as float32."""

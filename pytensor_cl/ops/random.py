@@ -30,12 +30,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.type import GpuArrayType
 
-__all__ = [
-    "MIN_ELEMENTS",
-    "GpuRandomVariable",
-    "distribution_name",
-]
-
 MIN_ELEMENTS = 4096
 """Draws that NumPy makes faster than a device, whose kernels take 0.1 to 0.3 ms a call."""
 

@@ -14,8 +14,6 @@ from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["OPERATIONS", "GpuCAReduce"]
-
 # Name of a scalar Op's class -> operation of the routine.
 OPERATIONS: dict[str, str] = {
     "Add": "add",

@@ -20,17 +20,6 @@ from pytensor_cl.codegen import dtypes
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = [
-    "NoKernel",
-    "batched_lift",
-    "device_op",
-    "is_numba_safe",
-    "note_reason",
-    "noted_reason",
-    "register_batched_lift",
-    "register_lift",
-]
-
 Lift = Callable[[Apply, str, DeviceInfo], "GpuOp | NoKernel"]
 
 

@@ -8,8 +8,6 @@ from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines.repeat import Repeat as RepeatRoutine
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuRepeat"]
-
 
 @register_lift(Repeat, numba_safe=True, every_dtype=True)
 class GpuRepeat(GpuOp):

@@ -11,8 +11,6 @@ from pytensor_cl.routines.rowwise.program import Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["DROPPED", "FULL", "GATHERED", "KEPT", "TABLE", "VALUE", "GpuRowwise", "shown", "step_names"]
-
 FULL = "full"
 """A variable with an element for each element of the rows."""
 KEPT = "kept"

@@ -34,16 +34,6 @@ from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.type import GpuArrayType
 
-__all__ = [
-    "MAX_CAPTURED_KERNELS",
-    "GpuScan",
-    "InnerPlacement",
-    "LinkedStep",
-    "ScanWithDeviceGraph",
-    "register_step_linker",
-    "unsupported_reason",
-]
-
 MAX_CAPTURED_KERNELS = 1 << 14
 """Kernels of a loop up to which a captured call holds all of its steps. To capture one takes about 0.2 ms."""
 _STEPS_WORTH_A_COPY = 4

@@ -22,8 +22,6 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.scalar.loop_step import loop_program
 from pytensor_cl.scalar.unrolled import CannotUnroll
 
-__all__ = ["GpuScanLoop", "lift_scan_loop", "started_dims"]
-
 Types = tuple[TensorType, ...]
 
 _programs: WeakKeyDictionary[Op, dict[tuple[Types, bool], LoopProgram | str]] = WeakKeyDictionary()

@@ -26,17 +26,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.scalar.integer_division import DIVISOR
 
-__all__ = [
-    "GpuCheck",
-    "GpuCheckAndRaise",
-    "GpuCpuContiguous",
-    "GpuDimShuffle",
-    "GpuJoinDims",
-    "GpuReshape",
-    "GpuSpecifyShape",
-    "GpuSplitDims",
-]
-
 
 class _Dimshuffle(ViewRoutine):
     def __init__(self, order: Sequence[int | str]) -> None:

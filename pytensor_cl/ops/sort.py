@@ -18,8 +18,6 @@ from pytensor_cl.routines.sort.unique import Unique as UniqueRoutine
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuArgSort", "GpuSearchSorted", "GpuSort", "GpuUnique"]
-
 
 def _refuse_complex(node: Apply, info: DeviceInfo) -> NoKernel | None:
     is_refused = is_complex(node.inputs[0].type.dtype)

@@ -15,8 +15,6 @@ from pytensor_cl.routines.sparse import CsrDot as CsrDotRoutine
 from pytensor_cl.routines.sparse import CsrSampledDot as CsrSampledDotRoutine
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["CsrDot", "CsrSampledDot", "GpuCsrDot", "GpuCsrSampledDot", "RowsOfColumns"]
-
 
 def _tensors(*variables: Any) -> list[Variable]:
     return [as_tensor_variable(v) for v in variables]

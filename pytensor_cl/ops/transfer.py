@@ -17,8 +17,6 @@ from pytensor_cl.runtime.registry import default_context_name, defined_contexts,
 from pytensor_cl.type import GpuArrayType, convert_to_device
 from pytensor_cl.variable import GpuArrayVariable, constant_of
 
-__all__ = ["GpuFromHost", "GpuToGpu", "HostFromGpu", "download", "gpu_from_host", "host_from_gpu"]
-
 
 def download(array: GpuArray) -> np.ndarray:
     """Copy a device array to the host; strided views are packed on the device first."""

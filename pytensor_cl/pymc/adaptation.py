@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-__all__ = ["Adam", "DualAveraging", "MassMatrix", "PrincipalDirection", "halton", "harmonic_mean", "usual_chains"]
-
 MEMORY = 0.1
 """Weight of the last state of the chains in the direction in which they vary most."""
 

@@ -12,18 +12,6 @@ from pymc.util import get_default_varnames
 from pytensor_cl.pymc.density import check_continuous
 from pytensor_cl.pymc.meads import FOLDS
 
-__all__ = [
-    "SAMPLERS",
-    "check_callback",
-    "check_initvals",
-    "check_model",
-    "check_numbers",
-    "check_others",
-    "check_var_names",
-    "entropy",
-    "superchain_number",
-]
-
 SAMPLERS = ("chees", "meads", "hmc", "nuts", "smc")
 _LEAST_CHAINS = {"meads": 2 * FOLDS}
 _MOST_SUPERCHAINS = 16

@@ -25,8 +25,6 @@ import pytensor_cl
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.progress import warn
 
-__all__ = ["Checkpoint", "load_state_dict", "model_digest", "state_dict"]
-
 SECONDS = 5.0
 """Least time between two checkpoints."""
 _SHARE = 20

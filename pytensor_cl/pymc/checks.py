@@ -8,8 +8,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import graph_inputs
 
-__all__ = ["replace_parameter_checks"]
-
 
 def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
     """Replace PyMC's parameter checks by switches: where a condition does not hold, the value is ``-inf``.

@@ -14,8 +14,6 @@ from pytensor.xtensor.type import XTensorType
 from pytensor_cl.pymc.checks import replace_parameter_checks
 from pytensor_cl.pymc.joint_numbers import Block, join_numbers
 
-__all__ = ["ModelDensity", "check_continuous"]
-
 
 def check_continuous(model: Any) -> None:
     """Raise if a model has no free variable, or a discrete one."""

@@ -7,8 +7,6 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 from scipy.stats import t as student
 
-__all__ = ["bulk_ess", "drift", "nested_rhat"]
-
 _DRIFT_P = 1e-6
 """Probability of one drift among all parameters of draws that have none."""
 

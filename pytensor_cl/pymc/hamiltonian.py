@@ -12,15 +12,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.density import ModelDensity
 
-__all__ = [
-    "MAX_ENERGY_ERROR",
-    "Chains",
-    "Hamiltonian",
-    "Trajectory",
-    "compile_function",
-    "statistics",
-]
-
 BLOCK_BYTES = 4 << 20
 """Bytes of the normal numbers that are drawn in one call, at most."""
 BLOCK_LENGTH = 32

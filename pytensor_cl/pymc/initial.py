@@ -7,8 +7,6 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
-__all__ = ["RETRIES", "InitialPoints", "approach", "move_to_bulk"]
-
 RETRIES = 10
 """How often a starting point without a finite log density is drawn again, as in PyMC."""
 

@@ -11,8 +11,6 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Block", "join_numbers"]
-
 
 class Block(NamedTuple):
     """A value variable, or several numbers that follow each other and whose terms of the density are one."""

@@ -9,8 +9,6 @@ import pytensor.tensor as pt
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, statistics
 
-__all__ = ["Langevin", "Steps"]
-
 
 class Steps(NamedTuple):
     """What the host reads of the steps of an iteration."""

@@ -5,8 +5,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["LostChainMonitor", "States", "find_lost", "lost_chains", "mass_excess"]
-
 _LEAST_STATES = 4
 """Fewest states of a chain that say something about where it moves."""
 _ALLOWANCE = 10.0

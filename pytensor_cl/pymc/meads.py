@@ -10,8 +10,6 @@ from pytensor_cl.pymc.langevin import Langevin, Steps
 from pytensor_cl.pymc.lost import LostChainMonitor
 from pytensor_cl.pymc.samplers import Iteration
 
-__all__ = ["FOLDS", "Fold", "Meads", "fold_parameters", "largest_eigenvalue"]
-
 FOLDS = 4
 """Groups of chains; each is moved with the statistics of another one."""
 

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_memory"]
-
 
 def available_memory() -> int:
     """Return the bytes that can be allocated: the least of the machine's, the control group's and the process's limit.

@@ -13,8 +13,6 @@ from pytensor_cl.pymc.lost import LostChainMonitor
 from pytensor_cl.pymc.samplers import Iteration, State, StepAndMass, window_ends
 from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
-__all__ = ["Nuts", "TreeChains", "block_ends"]
-
 _EARLY_DEPTH = 4
 """Most doublings in the first third of the warm-up: trees are long while the step size and the scales are not right."""
 _BLOCK = 4

@@ -20,8 +20,6 @@ from pytensor_cl.pymc.checks import replace_parameter_checks
 from pytensor_cl.pymc.memory import available_memory
 from pytensor_cl.pymc.progress import warn
 
-__all__ = ["constrain", "inference_data", "log_likelihood"]
-
 _SHARE = 0.8
 """Share of the available memory that the result may take."""
 

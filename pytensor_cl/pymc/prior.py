@@ -15,8 +15,6 @@ from pytensor.graph.replace import vectorize_graph
 
 from pytensor_cl.pymc.progress import warn
 
-__all__ = ["PriorDraws"]
-
 ROUNDS = 100
 """How often each particle is drawn, at most, until its likelihood is positive."""
 

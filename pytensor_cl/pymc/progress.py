@@ -9,8 +9,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["progress_bar", "warn"]
-
 _FOLDER = str(Path(__file__).parent)
 
 

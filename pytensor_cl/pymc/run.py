@@ -19,8 +19,6 @@ from pytensor_cl.pymc.progress import progress_bar, warn
 from pytensor_cl.pymc.samplers import Chees, Iteration
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["AnyChains", "AnySampler", "Draws", "Record", "Run", "Settings"]
-
 AnyChains = Hamiltonian | Langevin | ShardedHamiltonian | TreeChains
 AnySampler = Chees | Meads | Nuts
 

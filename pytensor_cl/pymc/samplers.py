@@ -12,9 +12,6 @@ from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.pymc.lost import LostChainMonitor, States
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["EARLY_STEPS", "Chees", "Iteration", "State", "StepAndMass", "SteppingChains", "window_ends"]
-
-
 EARLY_STEPS = 10
 """Most leapfrog steps of a trajectory in the first third of a warm-up, while step size and scales are not right yet."""
 SHORTEST = 0.5

@@ -10,7 +10,6 @@ import numpy as np
 import pytensor
 
 from pytensor_cl.pymc.arguments import (
-    SAMPLERS,
     check_callback,
     check_initvals,
     check_model,
@@ -38,8 +37,6 @@ from pytensor_cl.pymc.run import AnyChains, AnySampler, Draws, Record, Run, Sett
 from pytensor_cl.pymc.samplers import Chees
 from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
 from pytensor_cl.pymc.tempering import temper
-
-__all__ = ["SAMPLERS", "sample", "summary"]
 
 _ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}

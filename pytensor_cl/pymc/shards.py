@@ -11,8 +11,6 @@ from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
 
-__all__ = ["SHARDS", "ShardedHamiltonian", "check_devices"]
-
 SHARDS = 4
 """Parts of the chains. There are as many whatever the number of devices, so that each part computes the same."""
 

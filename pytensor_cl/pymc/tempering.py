@@ -12,8 +12,6 @@ from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.progress import warn
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-__all__ = ["effective_size", "next_temperature", "systematic", "temper"]
-
 _LENGTH = math.pi
 """Longest trajectory, in units of the mass matrix."""
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR
 
-__all__ = ["STATISTICS", "Trees", "advance", "begin_trees", "new_trees"]
-
 STATISTICS = (
     "acceptance_rate",
     "diverging",

@@ -6,8 +6,6 @@ from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 
 from pytensor_cl.ops.random import GpuRandomVariable
 
-__all__ = ["draw_in_place"]
-
 
 @node_rewriter([GpuRandomVariable], inplace=True)
 def _change_generator(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:

@@ -21,8 +21,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Argmax"]
-
 MIN_ROW_ELEMENTS = 64  # shorter contiguous rows are searched with vectors across rows
 RESULT = np.dtype("int64")
 

@@ -17,9 +17,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["ARange", "Bartlett", "Eye", "arange_length"]
-
-
 Number = int | float
 
 

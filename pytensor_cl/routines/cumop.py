@@ -28,8 +28,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["OPERATIONS", "CumOp"]
-
 RUN_ELEMENTS = 8  # neighbouring elements that a work-item takes
 MIN_GROUP_ROW = 128  # shorter rows are not worth a work-group of their own
 MIN_SHARED_ELEMENTS = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first

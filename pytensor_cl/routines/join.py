@@ -11,8 +11,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Join", "Stack"]
-
 
 class Join(Routine):
     """Concatenate arrays along an axis.

@@ -18,8 +18,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Expand", "Flatnonzero", "Nonzero", "Select", "mask_mismatch"]
-
 RUN_ELEMENTS = 8  # neighbouring elements that a work-item takes, on schedule simt
 MIN_GROUP_ELEMENTS = 2048  # elements that justify a work-group, on schedule simt
 

@@ -13,8 +13,6 @@ from pytensor_cl.routines.base.ndrange import power_of_two
 from pytensor_cl.routines.elemwise.routine import Cast, Elemwise
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["Peak", "measure_peak"]
-
 BYTES = 64 << 20  # bytes of each of the two arrays: more than caches hold
 CHAINS = {"cpu": 12, "simt": 8}  # independent sums that hide the latency of an addition
 COUNT = 1 << 14  # steps of each

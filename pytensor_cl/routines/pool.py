@@ -21,8 +21,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGather", "MaxPoolScatter", "Window"]
-
 LANES = 8  # windows that schedule cpu looks at side by side
 MIN_ROWS_GRADIENT_ELEMENTS = 1 << 14  # elements of a gradient for which rows need not be kept
 COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own

@@ -17,8 +17,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Repeat"]
-
 BLOCK_NUMBERS = 1024  # numbers that are added up together
 MAX_ROWS_PER_ITEM = 4  # rows per work-item above which the columns are not shared out too
 

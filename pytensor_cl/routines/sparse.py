@@ -16,8 +16,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["CsrDot", "CsrSampledDot"]
-
 PLAN = Struct(("long", "rows columns inner entries indices indptr left right output"), name="plan")
 
 MIN_ITEM_PRODUCTS = 1 << 12  # multiplications that are worth a work-item on schedule cpu

@@ -11,8 +11,6 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["GpuArray"]
-
 _PLAIN = (bool, int, float, complex, np.generic, list, tuple)
 
 

@@ -17,8 +17,6 @@ from pytensor_cl.codegen.folders import free_bytes, problem_of, user_folder
 from pytensor_cl.codegen.temporary import report_unusable, temporary_folder
 from pytensor_cl.errors import OutOfDiskSpace
 
-__all__ = ["ROOM", "check_room", "compiler_folder", "configure_caches"]
-
 ROOM = 8 << 20
 """Bytes that must be free in PoCL's folder: kernels of a function take up to 2 MB, and drafts as much."""
 

@@ -29,9 +29,6 @@ from pytensor_cl.runtime.pyopencl_array import refuse_pyopencl_array
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.runtime.tuning import load_tuning
 
-__all__ = ["Context", "Settings", "open_context", "open_entry"]
-
-
 SMALL_UPLOAD = 8192
 """Bytes of a host array below which it is copied when its buffer is created, if the device is a CPU."""
 

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["repair_cpu_name"]
-
 # The first match counts: instruction sets of the CPU, and the LLVM name of an older CPU that has only those.
 _CPUS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}), "skylake-avx512"),

@@ -24,8 +24,6 @@ from pytensor_cl.runtime.names import (
     unversioned_name,
 )
 
-__all__ = ["DeviceEntry", "DeviceInfo", "are_drivers_loaded", "discover", "empty_platforms", "resolve", "why_no_device"]
-
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
     "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm, or Mesa rusticl "

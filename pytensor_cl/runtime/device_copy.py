@@ -10,8 +10,6 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["PAST_CACHE", "Copies"]
-
 PAST_CACHE = 24 << 20
 """Bytes read and written from which results are stored past the cache: little of them would stay there."""
 

@@ -14,8 +14,6 @@ from pytensor_cl.runtime.interfaces import (
     KernelLauncher,
 )
 
-__all__ = ["DefaultDriverHooks", "DefaultQueueHooks", "all_hooks", "hooks_of", "register"]
-
 _registered: list[DriverHooks] = []
 
 

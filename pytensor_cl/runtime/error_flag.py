@@ -6,8 +6,6 @@ import numpy as np
 
 from pytensor_cl.runtime.interfaces import DeviceContext
 
-__all__ = ["DeviceErrorFlag", "ErrorRecord"]
-
 _RECORD = np.dtype([("number", "i4"), ("detail", "i4"), ("value", "i8"), ("limit", "i8")])
 
 

@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 from pytensor_cl.errors import ForkedProcessError
 from pytensor_cl.runtime.device import are_drivers_loaded
 
-__all__ = ["forked_error", "is_forked", "note_opened", "opened_contexts"]
-
 _opened: list[Any] = []
 _inherited: list[object] = []  # not empty in a child of a process that had loaded drivers; keeps the parent's objects
 

@@ -6,8 +6,6 @@ from pytensor_cl.errors import OpenCLError
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["LARGE", "copy_by_device"]
-
 LARGE = 16 << 20
 """Bytes from which such a copy is faster than NumPy's, by one thread into memory that the system has to clear first."""
 

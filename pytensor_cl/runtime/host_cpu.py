@@ -4,8 +4,6 @@ import os
 from math import ceil
 from pathlib import Path
 
-__all__ = ["granted_cores", "thread_ids"]
-
 
 def granted_cores(group: Path = Path("/sys/fs/cgroup")) -> int:
     """Return how many cores this process may keep busy.

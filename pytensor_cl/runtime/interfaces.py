@@ -17,20 +17,6 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.compilation.variants import BuildVariants
 from pytensor_cl.runtime.launch_capture import Launch
 
-__all__ = [
-    "BoundKernel",
-    "ContextHooks",
-    "ContextOptions",
-    "DeviceContext",
-    "DeviceQueue",
-    "DriverHooks",
-    "HostAddresses",
-    "KernelLauncher",
-    "LaunchSequence",
-    "QueueHooks",
-    "SequenceBuilder",
-]
-
 
 class QueueHooks(Protocol):
     """Hooks of a driver for the use of a queue."""

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["LONG_WAIT_SECONDS", "in_another_thread", "reraising_interrupts"]
-
 LONG_WAIT_SECONDS = 0.25
 """Seconds of a wait for a device after which the next wait is expected to be long as well."""
 PAUSE = 0.4

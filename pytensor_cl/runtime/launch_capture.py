@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["CapturedAllocation", "Launch", "LaunchCapture"]
-
 
 class CapturedAllocation(NamedTuple):
     """A buffer that was allocated during a capture. One buffer of the pool may be several of them, one after the other.

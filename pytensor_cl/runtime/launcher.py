@@ -10,8 +10,6 @@ from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["EnqueueLauncher"]
-
 
 class _EnqueuedKernel:
     """A kernel object that a sequence enqueues.

@@ -9,8 +9,6 @@ from math import prod
 from operator import mul
 from typing import NamedTuple
 
-__all__ = ["Layout", "collapse", "contiguous_strides"]
-
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a C-contiguous array, in elements."""

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from math import inf
 from statistics import median
 
-__all__ = ["MIN_TIMED_CALLS", "TimedComparison"]
-
 MIN_TIMED_CALLS = 3
 """Timed calls of an alternative at least: the median of fewer is the time of one call."""
 

@@ -25,18 +25,6 @@ from pytensor_cl.codegen.folders import default_folder, remove_stale
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = [
-    "PLATFORM_NAMES",
-    "PlatformName",
-    "bundled_folder",
-    "first_device_numbers",
-    "library_of",
-    "platform_name",
-    "report_change_of_device",
-    "sort_key",
-    "unversioned_name",
-]
-
 # Names, and the parts of a platform's own name or vendor by which they are recognised, in lower case.
 PLATFORM_NAMES: dict[str, tuple[str, ...]] = {
     "pocl": ("portable computing language",),

@@ -21,8 +21,6 @@ from pytensor_cl.runtime.interrupts import in_another_thread
 from pytensor_cl.runtime.progress import compiling, kernel_is_new
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["Kernel", "ProgramCache", "assemble"]
-
 Precompile = Callable[[str], AbstractContextManager[Callable[[str, Sequence[str]], None]]]
 """See `ContextHooks.precompile`."""
 _BY_VALUE = (bytes, np.generic)

@@ -16,8 +16,6 @@ from threading import Lock, Timer, local
 from time import monotonic
 from typing import Any
 
-__all__ = ["calling", "choose", "compiling", "kernel_is_new"]
-
 _log = logging.getLogger("pytensor_cl.progress")
 MIN_PAUSE_SECONDS, MIN_SILENT_SECONDS = 0.5, 5.0
 """Seconds of a pause after which a line is written, to a terminal and elsewhere."""

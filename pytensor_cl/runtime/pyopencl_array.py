@@ -10,8 +10,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["from_pyopencl", "is_pyopencl_array", "refuse_pyopencl_array"]
-
 
 def is_pyopencl_array(value: Any) -> bool:
     """Return whether a value is such an array."""

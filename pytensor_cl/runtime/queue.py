@@ -13,8 +13,6 @@ from pytensor_cl.runtime.interfaces import QueueHooks
 from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS, in_another_thread
 from pytensor_cl.runtime.launch_capture import LaunchCapture
 
-__all__ = ["Queue"]
-
 _MAX_KEPT = 64  # objects that are kept for commands, after which those of commands that have run are released
 
 

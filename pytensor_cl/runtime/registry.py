@@ -18,23 +18,6 @@ from pytensor_cl.runtime.context import Context, Settings, open_entry
 from pytensor_cl.runtime.device import resolve
 from pytensor_cl.runtime.fork import forked_error, is_forked, opened_contexts
 
-__all__ = [
-    "add_context",
-    "change_settings",
-    "default_context",
-    "default_context_name",
-    "define_contexts",
-    "defined_contexts",
-    "get_context",
-    "is_forked",
-    "is_open",
-    "is_unusable",
-    "parse_contexts",
-    "sync",
-    "undefined_context",
-    "unusable_reason",
-]
-
 _DEFAULT = "dev0"
 """The context of graphs that name none, if no flag and no call defines one."""
 

@@ -12,8 +12,6 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["COPY", "DOWNLOAD", "KERNEL", "UPLOAD", "Command", "CommandLog", "read_commands", "timed"]
-
 KERNEL, COPY, UPLOAD, DOWNLOAD = "kernel", "copy", "upload", "download"
 
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DEFAULTS", "FILE_VARIABLE", "PARAMETERS", "Parameter", "Tuning", "load_tuning"]
-
 FILE_VARIABLE = "PYTENSOR_CL_TUNING"
 
 

@@ -4,23 +4,6 @@ import numpy as np
 
 from pytensor_cl.codegen.emitter import Emitter, Mask, Value
 
-__all__ = [
-    "absolute",
-    "add",
-    "clip",
-    "floor_divide",
-    "is_float",
-    "is_signed",
-    "maximum",
-    "minimum",
-    "modulo",
-    "mul",
-    "mul_without_zeros",
-    "power",
-    "product_power",
-    "sign",
-]
-
 MAX_PRODUCT = 8
 """Largest constant exponent that is written as multiplications: each costs half an ulp."""
 

@@ -38,8 +38,6 @@ from pytensor_cl.scalar.complex import COMPLEX
 from pytensor_cl.scalar.loop import EmitGraph, emit_loop
 from pytensor_cl.scalar.special import OF_PYMC, SPECIAL
 
-__all__ = ["ScalarFunction", "Unsupported", "element_function", "emit", "supported"]
-
 Values = tuple[Scalar, ...]
 Emit = Callable[..., Value]
 

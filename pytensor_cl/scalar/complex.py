@@ -14,8 +14,6 @@ from pytensor.tensor.math import MulWithoutZeros
 from pytensor_cl.codegen.emitter import Complex, Emitter, Mask, Scalar, Value
 from pytensor_cl.scalar.arithmetic import MAX_PRODUCT, maximum, minimum
 
-__all__ = ["COMPLEX"]
-
 Emit = Callable[..., Scalar]
 
 INFINITY = float("inf")

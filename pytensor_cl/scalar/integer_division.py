@@ -10,8 +10,6 @@ from pytensor.scalar.basic import IntDiv, Maximum, Mod
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["DIVISOR", "checked_divisor", "divides_integers", "is_nonzero", "without_view"]
-
 DIVISOR = CheckAndRaise(ZeroDivisionError, "integer division or modulo by zero")
 
 

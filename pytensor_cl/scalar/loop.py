@@ -9,8 +9,6 @@ from pytensor.scalar.loop import ScalarLoop
 
 from pytensor_cl.codegen.emitter import Emitter, Mask, Value
 
-__all__ = ["emit_loop"]
-
 Values = tuple[Value, ...]
 EmitGraph = Callable[[Emitter, ScalarInnerGraphOp, Values], Values]
 

@@ -30,8 +30,6 @@ from pytensor_cl.routines.scan_loop.program import (
 from pytensor_cl.scalar.base import Unsupported
 from pytensor_cl.scalar.unrolled import Axes, CannotUnroll, Cells, check_dtype, input_value, unroll
 
-__all__ = ["LoopStep", "loop_program"]
-
 LARGE = 16
 """Length of a dimension from which it may be an axis although it is known."""
 MOST_WINDOW = 16

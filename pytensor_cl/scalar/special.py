@@ -8,8 +8,6 @@ from pytensor.scalar import math as psm
 from pytensor_cl.codegen.emitter import Emitter, Value
 from pytensor_cl.codegen.template import render
 
-__all__ = ["OF_PYMC", "SPECIAL"]
-
 Emit = Callable[..., Value]
 
 

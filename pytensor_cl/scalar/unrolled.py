@@ -44,8 +44,6 @@ from pytensor_cl.codegen.emitter import Emitter, Value
 from pytensor_cl.scalar.base import emit
 from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
 
-__all__ = ["MOST_STATEMENTS", "Axes", "CannotUnroll", "Cells", "unroll"]
-
 MOST_STATEMENTS = 3000
 """Statements of an unrolled graph; compilers take seconds for more."""
 

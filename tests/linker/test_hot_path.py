@@ -12,7 +12,7 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
-from pytensor_cl.linker.selection.vm import DEVICE
+from pytensor_cl.linker.selection.backends import DEVICE
 from tests.helpers import normal, opencl
 
 PACKAGE = Path(pytensor_cl.__file__).parent

@@ -3,8 +3,6 @@
 from pytensor_cl.codegen.coefficients.series import horner
 from pytensor_cl.codegen.dtypes import literal
 
-__all__ = ["constant_term", "minimax"]
-
 
 def minimax(name: str, argument: str, dtype: str, vector: str = "", first: int = 0) -> str:
     """Write one of the table's polynomials as C, from coefficient `first` on; `vector` is the type if no scalar."""

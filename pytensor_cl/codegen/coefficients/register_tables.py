@@ -5,8 +5,6 @@
 
 from pytensor_cl.codegen.dtypes import literal, vector_type
 
-__all__ = ["ERFC_LAST", "ERFC_QUADRATIC", "ERF_LAST", "SCALES", "chosen", "columns", "linear"]
-
 ERF_LAST = 3.93  # erf is 1 from here on
 ERFC_LAST, ERFC_QUADRATIC = 3.9, 1.3
 """The end of the last interval, and how much shorter they become: ``a x + b x**2`` grows by one."""

@@ -13,20 +13,6 @@ from numpy.polynomial import chebyshev
 
 from pytensor_cl.codegen.dtypes import literal
 
-__all__ = [
-    "BESSEL_ZEROS",
-    "DIGAMMA_ZERO",
-    "EULER_MACLAURIN",
-    "bessel_power",
-    "chebyshev_series",
-    "debye",
-    "gauss_legendre",
-    "horner",
-    "inverse_sums",
-    "stirling",
-    "temme",
-]
-
 Coefficients = Sequence[float | Fraction]
 
 

@@ -12,8 +12,6 @@ from pytensor_cl.runtime.interfaces import BoundKernel
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.arena import Arena
 
-__all__ = ["ArenaBinding", "ArrayLocation", "BufferBinding", "no_array"]
-
 
 def no_array() -> None:
     """Weak reference to no array."""

@@ -37,8 +37,6 @@ from pytensor_cl.runtime.interfaces import BoundKernel, SequenceBuilder
 from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["build_graph"]
-
 
 def build_graph(program: StepProgram, values: HostValues, slices: DynamicSlices | None, trace: Trace) -> CapturedGraph:
     """Return the captured graph of a traced call."""

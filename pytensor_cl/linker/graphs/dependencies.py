@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from pytensor_cl.linker.graphs.buffers import ArenaBinding, BufferBinding
 
-__all__ = ["Access", "accesses", "predecessor_index"]
-
 
 class Access(NamedTuple):
     """A range of bytes that a kernel reads or writes."""

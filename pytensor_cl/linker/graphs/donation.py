@@ -22,8 +22,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.launch_capture import CapturedAllocation
 
-__all__ = ["BufferDonation", "find_donations"]
-
 
 class _StandIn:
     """An object with a buffer, as an array has one."""

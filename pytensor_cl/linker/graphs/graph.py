@@ -28,16 +28,6 @@ from pytensor_cl.runtime.memory.host_mapping import address_of
 from pytensor_cl.runtime.queue import Queue
 from pytensor_cl.sharedvar import DeviceCell, is_held_elsewhere
 
-__all__ = [
-    "ArenaDownload",
-    "ArgumentBinding",
-    "CapturedGraph",
-    "DeviceInputBinding",
-    "SequenceStep",
-    "SharedBinding",
-    "UploadSource",
-]
-
 REPLAYS_PER_NOTE = 15
 """Replays between two notes to the buffer pool, which frees buffers that were idle for many calls."""
 

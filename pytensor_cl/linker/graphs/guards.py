@@ -22,18 +22,6 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.launch_capture import Launch
 
-__all__ = [
-    "HostValues",
-    "ValueTooLarge",
-    "alias_guard",
-    "capture_blocker",
-    "classify_host_values",
-    "freeze_value",
-    "launches_with_scalars",
-    "scalar_arguments",
-    "value_guard",
-]
-
 MAX_GUARD_BYTES = 256
 """Bytes of a host value that may be part of a signature, or of a guard."""
 SHAPES = (Shape, Shape_i)

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Allocation", "ArenaRange", "MemoryPlan", "MemoryUse", "lower_bound", "make_plan"]
-
 GOOD_ENOUGH = 1.02
 """Ratio of a plan to the lower bound at which the search ends."""
 

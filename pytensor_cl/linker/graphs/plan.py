@@ -18,8 +18,6 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.launch_capture import CapturedAllocation
 from pytensor_cl.runtime.memory.host_mapping import is_worthwhile
 
-__all__ = ["GraphPlan", "plan_graph"]
-
 
 @dataclass
 class GraphPlan:

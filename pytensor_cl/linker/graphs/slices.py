@@ -22,16 +22,6 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = [
-    "DynamicSlices",
-    "GraphParameters",
-    "ParameterValues",
-    "SliceBinding",
-    "find_dynamic_slices",
-    "split_offset",
-    "sub_buffer",
-]
-
 
 def split_offset(layout: Layout, itemsize: int, alignment: int) -> tuple[int, Layout]:
     """Return the first byte of an array's sub-buffer, a multiple of `alignment`, and the array's layout in it."""

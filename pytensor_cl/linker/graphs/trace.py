@@ -15,8 +15,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.launch_capture import Launch, LaunchCapture
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["CaptureFailure", "Trace", "trace_call"]
-
 PERMANENT = ("a wait", "a download")
 """What a routine does in every call: the shape of its result depends on values."""
 

@@ -10,8 +10,6 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.indexing.slice_update import GpuSubtensor
 from pytensor_cl.ops.transfer import HostFromGpu
 
-__all__ = ["GraphFacts"]
-
 
 class GraphFacts:
     """Facts of one graph, whose nodes are in the order of execution."""

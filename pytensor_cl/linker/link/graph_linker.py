@@ -21,8 +21,6 @@ from pytensor_cl.runtime.progress import calling
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["GraphLinker"]
-
 
 class GraphLinker:
     """A graph with its storage: makes the step of each node. `keep` is visible to the user after the call."""

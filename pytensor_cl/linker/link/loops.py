@@ -20,8 +20,6 @@ from pytensor_cl.ops.scan import register_step_linker
 from pytensor_cl.routines.base.routine import Routine, layout_of
 from pytensor_cl.runtime.array import GpuArray
 
-__all__ = ["InnerStep"]
-
 
 class InnerStep:
     """An inner graph that is linked (`pytensor_cl.ops.scan.LinkedStep`); it stays as it is. Outputs may be inputs."""

@@ -18,8 +18,6 @@ from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["make_vm"]
-
 
 def make_vm(
     graph_linker: GraphLinker, *, inputs: Sequence[Container], outputs: Sequence[Container], allow_gc: bool

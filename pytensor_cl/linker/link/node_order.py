@@ -8,8 +8,6 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.ops.transfer import GpuToGpu, HostFromGpu
 
-__all__ = ["order_nodes"]
-
 BLOCKING_OPS = (HostFromGpu, GpuToGpu)
 
 

@@ -14,7 +14,8 @@ from pytensor_cl.linker.graphs.graph import CapturedGraph
 from pytensor_cl.linker.graphs.memory import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.tables import Table, lines
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectedSignature, SelectingVM
+from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
+from pytensor_cl.linker.selection.vm import SelectedSignature, SelectingVM
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.ifelse import GpuLazyIfElse
 from pytensor_cl.ops.optimize import DeviceObjectiveOp
@@ -25,18 +26,6 @@ from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
-
-__all__ = [
-    "Allocation",
-    "Choice",
-    "DeviceNode",
-    "Explanation",
-    "GraphReport",
-    "HostNode",
-    "InnerNode",
-    "Transfer",
-    "explain",
-]
 
 WIDEST = 100  # characters of a cell
 SHOWN = 5  # number of the largest intermediate results in the report

@@ -17,8 +17,6 @@ from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.grouped_rows import GpuGroupedRows
 from pytensor_cl.ops.rowwise import GpuRowwise
 
-__all__ = ["bytes_moved", "flops"]
-
 Shapes = Sequence[tuple[int, ...]]
 
 

@@ -20,8 +20,6 @@ from pytensor_cl.routines.peak import Peak, measure_peak
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.runtime.timed_queue import COPY, DOWNLOAD, KERNEL, UPLOAD, Command
 
-__all__ = ["NodeTime", "Profile", "TimeBreakdown", "profile"]
-
 UPLOADS = (GpuFromHost, GpuToGpu)  # Ops with transfers to a device, and between devices
 TRANSFERS = (*UPLOADS, HostFromGpu)
 PENDING = 20_000

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Table", "html", "lines", "text"]
-
 WIDEST = 60  # characters of a cell in text
 
 _TABLE = '<table style="border-collapse:collapse;margin-bottom:1em">'

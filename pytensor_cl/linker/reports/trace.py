@@ -15,8 +15,6 @@ from pytensor.graph.basic import Apply
 from pytensor_cl.linker.run.timed_call import TimedCall
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["write_trace"]
-
 HOST = 1
 
 Event = dict[str, Any]

@@ -19,8 +19,6 @@ from weakref import WeakSet, WeakValueDictionary
 from pytensor_cl._compat.serial_function import SerialFunction
 from pytensor_cl.linker.types import Cell
 
-__all__ = ["CallLock", "CallLocks", "assign_lock", "run_exclusively"]
-
 POLL_SECONDS = 0.05
 """Seconds after which a waiting thread checks again: a signal may have interrupted the thread that was to wake it."""
 HANDOVER_AFTER, HANDOVER_SECONDS = 5e-3, 5e-3

@@ -15,13 +15,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = [
-    "ArgumentImporter",
-    "device_thunk",
-    "download_thunk",
-    "upload_thunk",
-]
-
 
 def _reference_count(cell: Cell) -> int:
     """Count the references to the value of a cell; the count includes those of this function."""

@@ -23,8 +23,6 @@ from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["ErrorMonitor", "FreedValue", "NodeErrors", "ShapeRecorder"]
-
 MAX_CHECKED = 1 << 16
 """Nodes that may report errors. The higher bits of a record's number are the node in the steps of a loop."""
 _BROADCAST = "Could not broadcast dimensions"  # part of the message of PyTensor's assertions on shapes

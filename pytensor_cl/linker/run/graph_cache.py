@@ -28,8 +28,6 @@ from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["GraphCache"]
-
 WARMUP_CALLS = 2
 """Calls with the same signature that run step by step first. They build kernels and tables, and most functions are
 called once only."""

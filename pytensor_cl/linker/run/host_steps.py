@@ -26,8 +26,6 @@ from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.runtime.host_copy import LARGE, copy_by_device
 from pytensor_cl.runtime.interrupts import reraising_interrupts
 
-__all__ = ["host_thunk"]
-
 LOOPS: tuple[type[Op], ...] = (Elemwise, OpFromGraph, LazyIfElse)
 """Ops whose perform interprets a graph or calls a Python function for each element."""
 INTERPRETED_ELEMENTS, INTERPRETED_CALLS = 64, 200

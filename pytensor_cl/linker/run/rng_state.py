@@ -10,8 +10,6 @@ import numpy as np
 
 from pytensor_cl.linker.types import Cell
 
-__all__ = ["RngStates", "restore_rng_states", "restore_saved_state", "rng_state_saver", "save_rng_states"]
-
 RngStates = Sequence[tuple[Any, Any]]
 
 SavedState = tuple[Any, ...]

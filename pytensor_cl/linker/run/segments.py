@@ -16,8 +16,6 @@ from pytensor_cl.linker.run.graph_cache import GraphCache
 from pytensor_cl.linker.types import StepProgram, StepRunner
 from pytensor_cl.ops.base import GpuOp
 
-__all__ = ["GraphExecutor"]
-
 
 class _Segment(NamedTuple):
     """Nodes that are replayed together; without a graph cache they run step by step."""

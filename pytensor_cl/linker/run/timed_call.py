@@ -14,8 +14,6 @@ from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.runtime.timed_queue import Command, CommandLog, read_commands, timed
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["TimedCall", "TimedStep", "Timer", "node_seconds"]
-
 Shapes = tuple[tuple[int, ...], ...]
 
 

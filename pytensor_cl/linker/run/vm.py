@@ -17,8 +17,6 @@ from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
 from pytensor_cl.runtime.progress import calling
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["LinkedGraph", "OpenCLVM"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedGraph:

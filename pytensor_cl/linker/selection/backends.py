@@ -24,8 +24,6 @@ from pytensor_cl.runtime.interrupts import reraising_interrupts
 from pytensor_cl.runtime.progress import compiling
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["DEVICE", "HOST", "NUMBA", "Backend", "C", "CFunction", "HostFunction", "NumbaFunction", "host_functions"]
-
 DEVICE, HOST = "device", "host"
 
 Run = Callable[[], list[Any]]

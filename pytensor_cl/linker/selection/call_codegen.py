@@ -34,8 +34,6 @@ import numpy as np
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.sharedvar import DeviceCell
 
-__all__ = ["SlowPaths", "compile_call", "with_host_arrays"]
-
 _CALL = """
 def make(find_stats, run_slowly, run_after_failure, run_without_selection, ndarray, get_item, {cells}):
     stats = None

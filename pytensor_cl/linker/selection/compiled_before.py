@@ -16,8 +16,6 @@ from pytensor.printing import debugprint
 from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.rendered import CheckedFolder
 
-__all__ = ["CompiledBefore", "compiled_folder"]
-
 _LIMIT = 1 << 20
 """Bytes of all files; one takes 0.1 KB."""
 

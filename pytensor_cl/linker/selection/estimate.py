@@ -32,8 +32,6 @@ from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.host_cpu import granted_cores
 
-__all__ = ["CompilePrices", "CostEstimate", "Estimator", "ShapeInference", "Work"]
-
 Shape = tuple[int, ...]
 Shapes = Mapping[Variable, Shape]
 

@@ -20,8 +20,6 @@ from math import inf, isfinite
 
 from pytensor_cl.runtime.measured_choice import TimedComparison
 
-__all__ = ["NEVER", "Candidate", "SelectionPolicy", "SignatureStats"]
-
 NEVER = 1 << 60
 """More calls than there are: no comparison is planned."""
 SHORTEST = 1e-9

@@ -10,8 +10,6 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor_cl.linker.selection.estimate import CostEstimate
 from pytensor_cl.linker.types import Cell
 
-__all__ = ["SignatureSource", "bucket", "distinguishing_inputs", "has_dynamic_shape"]
-
 Shape = tuple[int, ...]
 
 

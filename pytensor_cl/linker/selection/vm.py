@@ -18,7 +18,7 @@ from pytensor.link.basic import Container
 
 from pytensor_cl.errors import ForkedProcessError, OpenCLError, OutOfDeviceMemory, OutOfDiskSpace
 from pytensor_cl.linker.run.vm import LinkedGraph, OpenCLVM
-from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, HostFunction, Run
+from pytensor_cl.linker.selection.backends import DEVICE, NUMBA, Backend, C, HostFunction, Run
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call
 from pytensor_cl.linker.selection.compiled_before import CompiledBefore
 from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate
@@ -27,8 +27,6 @@ from pytensor_cl.linker.selection.signature import SignatureSource, bucket
 from pytensor_cl.linker.types import Cell
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.sharedvar import DeviceCell
-
-__all__ = ["DEVICE", "HOST", "NUMBA", "POLICY", "C", "SelectedSignature", "SelectingVM"]
 
 POLICY = SelectionPolicy()
 BLAS_SPIN_SECONDS = 0.15

@@ -14,8 +14,6 @@ from pytensor_cl.routines.indexing.diagonal import diagonal
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["GpuExtractDiag", "GpuFillDiagonal", "GpuFillDiagonalOffset"]
-
 
 class _Diagonal(ViewRoutine):
     def __init__(self, offset: int, axis1: int, axis2: int) -> None:

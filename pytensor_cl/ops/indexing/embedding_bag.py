@@ -12,8 +12,6 @@ from pytensor_cl.ops.reduction import OPERATIONS
 from pytensor_cl.routines.indexing.embedding_bag import EmbeddingBag
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["GpuEmbeddingBag"]
-
 
 class GpuEmbeddingBag(GpuOp):
     """``host(table[index])``, a reduction along axes of the index that reads rows in place; `gather` is the host Op."""

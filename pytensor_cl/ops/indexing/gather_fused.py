@@ -17,8 +17,6 @@ from pytensor_cl.routines.indexing.gather_fused import GatherFused
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuFusedGather"]
-
 
 class GpuFusedGather(GpuOp):
     """A gather of an elementwise result by an index of every axis; the other elements are not computed.

@@ -28,8 +28,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["GpuAdvancedIncSubtensor", "GpuAdvancedSubtensor", "index_arguments", "index_placements"]
-
 
 def _is_mask(variable: Variable) -> bool:
     return variable.type.dtype == "bool"

@@ -10,8 +10,6 @@ from pytensor_cl.routines.indexing import ravel_multi_index as routines
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GpuRavelMultiIndex", "GpuUnravelIndex"]
-
 
 class GpuRavelMultiIndex(GpuOp):
     """Device counterpart of `RavelMultiIndex` of `count` index arrays; the extents stay on the host."""

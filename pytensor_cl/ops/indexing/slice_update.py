@@ -21,8 +21,6 @@ from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["GpuIncSubtensor", "GpuMergedIncSubtensor", "GpuSubtensor", "reason_against_casting"]
-
 
 class _Index(ViewRoutine):
     def __init__(self, entries: tuple[int | slice, ...]) -> None:

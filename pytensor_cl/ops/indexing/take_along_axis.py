@@ -18,8 +18,6 @@ from pytensor_cl.routines.indexing.take_along_axis import ChooseFromList
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["ChooseOf", "GpuChoose", "GpuChooseOf", "GpuPermuteRowElements"]
-
 
 def _refuse_index(node: Apply, info: DeviceInfo) -> NoKernel | None:
     is_refused = node.inputs[0].type.dtype == "uint64"

@@ -13,8 +13,6 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.shape import shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-__all__ = ["Batch", "known_integer", "repeated"]
-
 _LENGTHS = CheckAndRaise(ValueError, "the batch dimensions of an Op do not match (no run-time broadcasting)")
 _RAGGED = CheckAndRaise(ValueError, "the results of a batch have different shapes")
 

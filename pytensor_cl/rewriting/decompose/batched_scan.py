@@ -18,8 +18,6 @@ from pytensor_cl.ops.registry import NoKernel, batched_lift
 from pytensor_cl.rewriting.decompose.batch import Batch, repeated
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["batch_loops"]
-
 
 class _BatchedLoop:
     """A Blockwise(Scan) node."""

@@ -30,8 +30,6 @@ from pytensor.tensor.type import integer_dtypes
 from pytensor_cl.ops.registry import note_reason
 from pytensor_cl.rewriting.decompose.batch import Batch, known_integer, repeated
 
-__all__ = ["decompose_blockwise"]
-
 RAGGED = "what each batch takes may differ in shape, as far as is known when the function is compiled"
 Label = tuple[str, int]
 """Role of a dimension: a batch dimension, a dimension of the index arrays, or a sliced axis."""

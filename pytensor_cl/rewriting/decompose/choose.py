@@ -9,8 +9,6 @@ from pytensor.typed_list.basic import MakeList
 
 from pytensor_cl.ops.indexing.take_along_axis import ChooseOf
 
-__all__ = ["expand_choose_lists"]
-
 
 def _items(node: Apply) -> list[Any] | None:
     """Return the tensors of a list that the graph makes; None if there is no such list, or they exceed the result."""

@@ -8,8 +8,6 @@ from pytensor.tensor.signal.conv import Convolve1d, Convolve2d
 
 from pytensor_cl.codegen.dtypes import is_complex, is_special, part
 
-__all__ = ["split_convolutions"]
-
 
 def _is_convolution(node: Apply) -> bool:
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op

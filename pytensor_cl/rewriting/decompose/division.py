@@ -8,8 +8,6 @@ from pytensor.graph.fg import FunctionGraph
 
 from pytensor_cl.scalar.integer_division import checked_divisor, divides_integers
 
-__all__ = ["check_divisors"]
-
 
 def check_divisors(fgraph: FunctionGraph) -> None:
     """Check the divisors of elementwise divisions and remainders that may be zero."""

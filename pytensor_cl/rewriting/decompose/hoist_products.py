@@ -18,8 +18,6 @@ from pytensor_cl.ops.registry import NoKernel
 from pytensor_cl.ops.scan_loop import lift_scan_loop
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["hoist_products"]
-
 SMALL = 16
 """Rows or columns of matrices that one kernel of a whole loop may hold."""
 

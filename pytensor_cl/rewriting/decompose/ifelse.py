@@ -17,8 +17,6 @@ from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.registry import default_context_name
 
-__all__ = ["compile_branches"]
-
 
 def _branch_placement(inputs: Sequence[Variable], graphs: Sequence[FunctionGraph]) -> str:
     """Return where the branches need an input: on the device, unless a host node reads it."""

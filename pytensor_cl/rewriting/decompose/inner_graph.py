@@ -14,8 +14,6 @@ from pytensor_cl.ops.transfer import GpuFromHost, host_from_gpu
 from pytensor_cl.rewriting.host_graph.graph import state_of
 from pytensor_cl.type import GpuArrayType
 
-__all__ = ["compile_inner_graph", "place_inner_graph"]
-
 
 def place_inner_graph(
     graph: FunctionGraph, input_placements: Sequence[str], output_placements: Sequence[str], context_name: str

@@ -29,8 +29,6 @@ from pytensor.tensor.rewriting.basic import topo_constant_folding
 from pytensor_cl.ops.linalg import PivotedLU, RepeatedSquares
 from pytensor_cl.rewriting.decompose.batch import Batch
 
-__all__ = ["decompose_linalg"]
-
 _FINITE = CheckAndRaise(ValueError, "array must not contain infs or NaNs")
 _SQUARE = CheckAndRaise(np.linalg.LinAlgError, "expected square matrix")
 _CONVERGED = CheckAndRaise(np.linalg.LinAlgError, "SVD did not converge")

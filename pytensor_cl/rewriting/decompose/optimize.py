@@ -10,8 +10,6 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor_cl.ops.optimize import with_device_objective
 from pytensor_cl.ops.registry import note_reason
 
-__all__ = ["compile_objectives"]
-
 
 def _with_device_objective(node: Apply, mode: Any) -> Any:
     """Return the Op of a node with a function of the mode; None if it is no such Op, or has one."""

@@ -20,8 +20,6 @@ from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.ops.random import has_few_trials, is_one_number
 
-__all__ = ["decompose_random"]
-
 _DEFINITE = CheckAndRaise(np.linalg.LinAlgError, "Matrix is not positive definite")
 _POSITIVE = CheckAndRaise(ValueError, "alpha < 0")
 _CHECK_PROBABILITIES = CheckAndRaise(ValueError, "pvals < 0, pvals > 1, pvals contains NaNs, or sum(pvals[:-1]) > 1")

@@ -20,8 +20,6 @@ from pytensor_cl.rewriting.decompose.inner_graph import compile_inner_graph, pla
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["compile_loops"]
-
 _CARRIERS = (Elemwise, DimShuffle, ScalarFromTensor, TensorFromScalar, MakeVector)
 _INDEXED = (Subtensor, IncSubtensor, Reshape, Alloc)  # inputs after the first are indices or lengths
 _OF_LENGTHS = (AllocEmpty, ARange)

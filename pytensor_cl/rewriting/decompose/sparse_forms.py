@@ -30,8 +30,6 @@ from pytensor_cl.rewriting.decompose.sparse_matrix import (
     values_at,
 )
 
-__all__ = ["decompose_sparse_matrices", "mend_sparse_gradients"]
-
 _ASSERT = CheckAndRaise(AssertionError, "the shapes of the operands do not fit")
 _INCONSISTENT = CheckAndRaise(ValueError, "inconsistent shapes")
 _BOUNDS = CheckAndRaise(IndexError, "index out of bounds")

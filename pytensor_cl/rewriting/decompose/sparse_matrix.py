@@ -10,8 +10,6 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.extra_ops import searchsorted
 
-__all__ = ["Groups", "Matrix", "chosen", "compressed", "expanded", "from_dense", "groups_of", "values_at"]
-
 _NONE = np.iinfo("int64").max
 
 

@@ -13,8 +13,6 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.sparse import CsrDot, CsrSampledDot, RowsOfColumns
 
-__all__ = ["decompose_sparse_products"]
-
 _REAL = "iuf"
 
 

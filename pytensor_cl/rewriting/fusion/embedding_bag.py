@@ -13,8 +13,6 @@ from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["fuse_embedding_bags"]
-
 
 def _is_row_gather(node: Apply, fgraph: FunctionGraph) -> bool:
     """Return whether a node gathers rows of a table by an array of integers, for a single client."""

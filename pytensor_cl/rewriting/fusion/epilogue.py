@@ -15,8 +15,6 @@ from pytensor_cl.rewriting.fusion.gather_fused import apply_scalar_op, scalar_of
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["fuse_epilogues"]
-
 FIXED_BYTES, ARRAY_BYTES, RESULT_BYTES = 480, 72, 16
 """Upper bounds of a kernel's own arguments, those of each operand of the epilogue, and those of each result. Devices
 may limit arguments to 1024 bytes."""

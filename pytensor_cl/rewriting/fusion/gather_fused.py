@@ -13,8 +13,6 @@ from pytensor_cl.ops.indexing.gather_fused import GpuFusedGather
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_outputs
 
-__all__ = ["apply_scalar_op", "fuse_gathers", "scalar_of"]
-
 MAX_ARRAYS = 8
 """Arrays that a kernel reads at each position: reading more costs more than storing the elementwise result."""
 

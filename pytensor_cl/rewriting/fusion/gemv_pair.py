@@ -24,8 +24,6 @@ from pytensor_cl.routines.gemv.pair import PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise.program import Operand, RowFunction
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["fuse_gemv_pairs", "is_vector_elemwise", "products_with_one_matrix"]
-
 FIXED_BYTES, ARRAY_BYTES, SUM_BYTES = 320, 24, 8
 """Upper bounds of the kernels' own arguments, those of each array, and those of each reduction."""
 

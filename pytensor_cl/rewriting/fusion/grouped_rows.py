@@ -22,8 +22,6 @@ from pytensor_cl.rewriting.fusion.rowwise.function import fused_node
 from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_outputs
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["fuse_grouped_rows"]
-
 ALONG_ROW = slice(None), 0
 """The index ``x[:, index]``."""
 

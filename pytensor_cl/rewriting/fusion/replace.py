@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 
-__all__ = ["replace_outputs"]
-
 
 def replace_outputs(fgraph: FunctionGraph, old: Sequence[Variable], new: Sequence[Variable], reason: str) -> None:
     """Replace variables by the outputs of a fused node, which get their names and traces."""

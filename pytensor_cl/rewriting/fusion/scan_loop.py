@@ -13,8 +13,6 @@ from pytensor_cl.ops.scan_loop import GpuScanLoop, started_dims
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.routines.scan_loop.program import STATE, SUM, TIME, LoopArray, LoopProgram
 
-__all__ = ["shorten_loops"]
-
 _REASON = "opencl_shorten_loops"
 MOST_KEPT = 16
 """Last rows of a trace that are kept instead of all."""

@@ -6,8 +6,6 @@ from pytensor.tensor.shape import Shape_i
 
 from pytensor_cl.ops.indexing.slice_update import GpuIncSubtensor, GpuMergedIncSubtensor
 
-__all__ = ["merge_slice_updates"]
-
 
 def _merged(node: Apply, fgraph: FunctionGraph) -> Variable | None:
     """Return the result of a slice update and of those before it that have no other client; None if there are none."""

@@ -13,8 +13,6 @@ from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import select_outputs
 
-__all__ = ["split_composites"]
-
 
 def _dependencies(node: Apply) -> set[frozenset[int]]:
     """Return the sets of inputs, computed by kernels, on which the outputs of a Composite depend."""

@@ -17,8 +17,6 @@ from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, has_single
 from pytensor_cl.rewriting.fusion.rowwise.function import fuse
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["FIXED_BYTES", "array_bytes", "fuse_table_lookups", "lookups_for", "move_views_to_index"]
-
 FIXED_BYTES = 320
 """Upper bound of a row kernel's arguments, without those for each array."""
 

@@ -14,8 +14,6 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-__all__ = ["axis_lengths", "length_conditions", "length_sources"]
-
 Axis = tuple[Variable, int]
 
 

@@ -24,16 +24,6 @@ from pytensor_cl.rewriting.host_graph.known_faults import C, fault_of
 from pytensor_cl.rewriting.host_graph.numba_ops import is_equal_in_numba
 from pytensor_cl.type import GpuArrayType
 
-__all__ = [
-    "HostGraph",
-    "OpenCLState",
-    "check_host_backends",
-    "host_graph_of",
-    "keep_for_copies",
-    "keep_host_graph",
-    "state_of",
-]
-
 SELECTION_OFF = "opencl__select_backend=False"
 PLACEMENT_NOT_AUTO = "opencl__placement is not auto"
 CUSTOM_REWRITES = "the mode has rewrites of its own"

@@ -40,8 +40,6 @@ from pytensor_cl.rewriting.host_graph.in_bounds import MESSAGE, in_bounds
 from pytensor_cl.rewriting.host_graph.masks import MASK, is_mask_selection
 from pytensor_cl.scalar.integer_division import DIVISOR, checked_divisor, divides_integers
 
-__all__ = ["add_guards", "has_same_draws", "may_need_guard"]
-
 Check = tuple[int, Variable]
 """The position of an input, and the checked variable that takes its place."""
 

@@ -9,8 +9,6 @@ from pytensor.tensor.basic import as_tensor_variable
 
 from pytensor_cl._compat.numba_backend import register_when_met
 
-__all__ = ["InBounds", "in_bounds"]
-
 MESSAGE = "index out of bounds"
 VERSION = 3
 """Version of the compiled code, which NUMBA caches between processes under the name of this module."""

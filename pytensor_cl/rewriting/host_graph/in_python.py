@@ -9,8 +9,6 @@ from pytensor.graph.op import Op
 
 from pytensor_cl._compat.numba_backend import call_perform, register_when_met
 
-__all__ = ["InPython", "can_run_in_python"]
-
 
 class InPython(Op):
     """Runs another Op by its ``perform``, in a loop that is compiled by NUMBA, too."""

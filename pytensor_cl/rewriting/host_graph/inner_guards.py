@@ -20,8 +20,6 @@ from pytensor_cl.rewriting.host_graph.masks import replace_masks
 from pytensor_cl.rewriting.host_graph.numba_ops import must_run_in_python
 from pytensor_cl.rewriting.host_graph.wide_factors import widen_factors
 
-__all__ = ["guard_for_numba", "guard_inner_graph", "prepare_host_branches"]
-
 
 def guard_for_numba(fgraph: FunctionGraph) -> None:
     """Add checks to the graph of a function."""

@@ -19,8 +19,6 @@ from pytensor.tensor.linalg.decomposition.svd import SVD
 from pytensor_cl._compat.inner_graphs import graphs_inside
 from pytensor_cl.scalar.integer_division import without_view
 
-__all__ = ["FAULTS", "NUMBA", "C", "KnownFault", "excluded_rewrites", "fault_of"]
-
 NUMBA, C = "NUMBA", "C"
 
 

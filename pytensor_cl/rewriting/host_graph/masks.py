@@ -15,8 +15,6 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, i
 
 from pytensor_cl.rewriting.host_graph.axis_lengths import length_conditions
 
-__all__ = ["MASK", "has_constant_masks", "has_masks", "is_mask_selection", "replace_masks"]
-
 MASK = CheckAndRaise(IndexError, "boolean index did not match indexed array: their shapes differ")
 
 

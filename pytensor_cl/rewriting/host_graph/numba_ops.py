@@ -28,8 +28,6 @@ from pytensor_cl.rewriting.host_graph.in_python import InPython, can_run_in_pyth
 from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, fault_of
 from pytensor_cl.rewriting.host_graph.masks import has_constant_masks, has_masks
 
-__all__ = ["is_equal_in_numba", "must_run_in_python"]
-
 WITHOUT_KERNEL: tuple[type[Op], ...] = (
     *(ScalarFromTensor, TensorFromScalar, DeepCopyOp, ViewOp, Shape, Shape_i, AllocDiag),
 )

@@ -12,8 +12,6 @@ from pytensor.scalar.basic import Mul, TrueDiv
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Prod
 
-__all__ = ["widen_factors"]
-
 NARROW = {"bool", "int8", "uint8", "int16", "uint16", "float16"}
 
 

@@ -11,8 +11,6 @@ from pytensor_cl.ops.elemwise import unsupported_scalar
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-__all__ = ["FusionBarrier", "insert_fusion_barriers", "remove_fusion_barriers"]
-
 
 class FusionBarrier(Op):
     """An Elemwise that fusion does not recognise.

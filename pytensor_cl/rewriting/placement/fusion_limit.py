@@ -12,8 +12,6 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import Elemwise
 
-__all__ = ["MAX_ARRAYS", "split_large_composites"]
-
 MAX_ARRAYS = 32
 """Inputs and outputs of an elementwise node."""
 

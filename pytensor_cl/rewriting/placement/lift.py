@@ -23,8 +23,6 @@ from pytensor_cl.rewriting.placement.placement import SCALAR, Decision, decide
 from pytensor_cl.rewriting.placement.transfer import cut_transfers
 from pytensor_cl.runtime.registry import default_context_name
 
-__all__ = ["Policy", "lift_to_device"]
-
 _PACKAGE_FOLDERS = tuple(f"{Path(str(m.__file__)).parent}{os.sep}" for m in (pytensor, pytensor_cl))
 """Folders that warnings skip, so that they show the user's line that compiles the function."""
 

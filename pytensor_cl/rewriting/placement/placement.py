@@ -19,8 +19,6 @@ from pytensor_cl.ops.registry import NoKernel, device_op
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, unusable_reason
 
-__all__ = ["Decision", "decide", "reason_of"]
-
 SMALL = 16
 """Elements of a result. Smaller results of host values are computed on the host."""
 

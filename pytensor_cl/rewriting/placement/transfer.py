@@ -8,8 +8,6 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 
-__all__ = ["cut_transfers"]
-
 
 def _source(variable: Variable, op_type: type) -> Variable | None:
     """Return the input of the transfer of a class that makes a variable; None for other variables."""

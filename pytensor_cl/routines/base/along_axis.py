@@ -12,8 +12,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["AlongAxis", "Operands"]
-
 
 class _Plan(Protocol):
     @property

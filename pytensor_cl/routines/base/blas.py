@@ -12,8 +12,6 @@ from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["BlasRoutine", "Scalar", "arithmetic_types", "call_struct", "lanes_of", "register_bytes"]
-
 Scalar = GpuArray | np.generic
 Buffer = Any  # a pyopencl buffer; None is a null pointer
 

@@ -11,19 +11,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = [
-    "MAX_GROUPS",
-    "Sizes",
-    "WorkGroupLimits",
-    "index_type",
-    "item_range",
-    "local_memory",
-    "max_offset",
-    "ndrange",
-    "power_of_two",
-    "work_group_size",
-]
-
 MAX_GROUPS = 65535
 """Work-groups along the second and the third dimension of an NDRange that every GPU takes."""
 

@@ -13,20 +13,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = [
-    "SCALAR",
-    "SCHEDULES",
-    "Checked",
-    "DeviceTables",
-    "KernelVariants",
-    "Plans",
-    "Routine",
-    "ValueArgument",
-    "layout_of",
-    "struct_argument",
-    "value_arguments",
-]
-
 SCALAR = Layout((), ())
 """The layout that `Routine.layout` gets for an input that is a NumPy scalar."""
 

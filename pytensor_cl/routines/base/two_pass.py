@@ -10,8 +10,6 @@ from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES, CHUNK_ALIGNMENT_E
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["KernelLaunch", "PartialResults", "TwoPass", "chunks_of"]
-
 
 def chunks_of(total: int, wanted: int) -> tuple[int, int]:
     """Return length and number of about `wanted` chunks; the length keeps aligned vectors aligned."""

@@ -18,8 +18,6 @@ from pytensor_cl.routines.conv.limits import (
 )
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 
-__all__ = ["Col2imBlocks", "is_applicable", "is_dense", "positions_of", "split_blocks"]
-
 
 class Col2imBlocks(NamedTuple):
     """Split of a problem: channels per block, number of blocks, distance of rows, terms at a time."""

@@ -27,8 +27,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Engine"]
-
 Problems = Callable[[Layout, Layout, Layout], tuple[Problem, ...]]
 Arrays = Sequence[GpuArray]
 _Step = Callable[[GpuArray, GpuArray, GpuArray, Arrays], None]  # enqueues a problem, given x, w, y and extra arrays

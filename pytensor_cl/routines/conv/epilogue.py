@@ -10,8 +10,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["ConvEpilogue", "is_of_channels"]
-
 _BATCH, _CHANNEL = 0, 1  # dimensions
 
 

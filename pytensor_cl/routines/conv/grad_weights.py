@@ -18,8 +18,6 @@ from pytensor_cl.routines.conv.limits import (
 )
 from pytensor_cl.routines.conv.plan import Problem, runs_of
 
-__all__ = ["GradWeightsBlocks", "is_applicable", "split_blocks"]
-
 
 class GradWeightsBlocks(NamedTuple):
     """Split of a problem: work-items along rows of x, features and positions, then the arguments of `encode`."""

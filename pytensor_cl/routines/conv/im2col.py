@@ -25,8 +25,6 @@ from pytensor_cl.routines.conv.plan import Problem, runs_of
 from pytensor_cl.routines.gemm.problem import plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import micro_kernel_shapes
 
-__all__ = ["Im2colSchedule"]
-
 
 class Blocks(NamedTuple):
     """Split of a problem: work-items along columns, rows and groups, then the sizes of blocks."""

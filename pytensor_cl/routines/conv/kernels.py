@@ -15,8 +15,6 @@ from pytensor_cl.routines.conv.method import Method
 from pytensor_cl.routines.conv.plan import plan_preamble
 from pytensor_cl.routines.conv.schedule_simt import Tile
 
-__all__ = ["ConvKernels"]
-
 
 class ConvKernels:
     """Renders the kernels of one dtype.

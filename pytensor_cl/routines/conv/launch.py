@@ -11,8 +11,6 @@ from pytensor_cl.routines.conv.plan import Problem, encode
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["FusedGradient", "Launch", "col2im_launch", "grad_weights_launch", "with_split_k"]
-
 
 class FusedGradient(NamedTuple):
     """A gradient that one kernel may compute.

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["Elements", "Method", "Partition"]
-
 _APPLY_EPILOGUES = frozenset(("winograd", "pointwise", "im2col", "implicit_gemm", "simt"))
 
 

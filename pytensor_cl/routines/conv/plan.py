@@ -11,23 +11,6 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.conv.limits import LONG_RUN_ELEMENTS, MIN_POINTWISE_POSITIONS
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = [
-    "CALL",
-    "Geometry",
-    "Problem",
-    "Window",
-    "encode",
-    "forward",
-    "grad_input",
-    "grad_weight",
-    "is_large_pointwise",
-    "plan_preamble",
-    "runs_of",
-    "signals",
-    "simplify",
-    "spans_of",
-]
-
 Ints = tuple[int, ...]
 _DIMS = 3  # spatial dimensions of conv_plan
 # Images, groups, channels of y (m) and of x (c), and three spatial dimensions.

@@ -16,8 +16,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["ConvForward", "ConvGradInput", "ConvGradWeight", "Convolve"]
-
 
 class _Convolution(Routine):
     """Base class of convolutions and their gradients.

@@ -25,8 +25,6 @@ from pytensor_cl.routines.conv.limits import (
 from pytensor_cl.routines.conv.method import Elements, Method, Partition
 from pytensor_cl.routines.conv.plan import Problem, is_large_pointwise
 
-__all__ = ["CpuSchedule"]
-
 
 def _grid(p: Problem, rows: int, vectors: int, lanes: int, items: int, packed: int) -> tuple[int, int, int]:
     """Split a problem among work-items along columns, rows and groups, for the least work of the slowest one.

@@ -25,8 +25,6 @@ from pytensor_cl.routines.conv.method import Elements, Method, Partition
 from pytensor_cl.routines.conv.plan import Problem, is_large_pointwise
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["SimtSchedule", "Tile", "is_small", "tile_of"]
-
 
 class Tile(NamedTuple):
     """Output tile of a work-group.

@@ -35,8 +35,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Winograd", "is_applicable", "is_profitable"]
-
 TAPS, COUNT = 3, 4  # taps of filters, and outputs of a tile, along a dimension
 # Rounding errors are a third of those with 0, +-1 and +-2.
 _POINTS = tuple(Fraction(n, 4) for n in (0, 3, -3, 6, -6))

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from pytensor_cl.codegen.dtypes import literal
 
-__all__ = ["Code", "Transforms", "code", "transforms"]
-
 Matrix = tuple[tuple[Fraction, ...], ...]
 Code = tuple[int, tuple[str, ...], tuple[str, ...]]  # length of the column, statements, an expression for each result
 

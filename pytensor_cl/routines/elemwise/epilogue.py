@@ -11,8 +11,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["NO_EPILOGUE", "Epilogue"]
-
 NO_EPILOGUE: dict[str, Any] = {"starts": Struct(), "inputs": (), "repeated": (), "outputs": (), "statements": ""}
 """The arguments of a kernel that stores what it computed; see `Epilogue.arguments`."""
 

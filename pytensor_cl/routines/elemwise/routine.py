@@ -33,9 +33,6 @@ from pytensor_cl.runtime.device_copy import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Cast", "Copy", "ElementFunction", "Elemwise", "Fill", "contiguous", "lanes_of"]
-
-
 _CALL = re.compile(r"\b([a-z]\w*)\(")
 _DEFINITION = re.compile(r"^static\b[^;{}()]*?\b(\w+)\(", re.MULTILINE)
 _CHEAP = re.compile("as_|convert_|f(abs|ma|max|min)$|floor|is|m(ax|in|odulo)|select|sqrt")

@@ -18,9 +18,6 @@ from pytensor_cl.routines.elemwise.limits import (
 )
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
-__all__ = ["Fold", "find_fold"]
-
-
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
 

@@ -4,8 +4,6 @@ from math import cos, pi, sin
 
 from pytensor_cl.codegen.dtypes import literal
 
-__all__ = ["RADICES", "butterfly"]
-
 RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
 """Lengths for which there is a butterfly, in the order in which a length is divided by them."""
 

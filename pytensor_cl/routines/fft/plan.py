@@ -19,8 +19,6 @@ from pytensor_cl.routines.fft.limits import FOUR_STEP_COST, MIN_SPLIT_ELEMENTS
 from pytensor_cl.routines.fft.tables import Table
 from pytensor_cl.runtime.layout import collapse
 
-__all__ = ["INPUT", "OUTPUT", "Device", "LineIO", "Lines", "Plan", "Step", "factorise", "pack", "plan_lines"]
-
 INPUT, OUTPUT = 0, 1  # slots of arrays; those that follow are temporary
 NEVER = 1 << 62
 

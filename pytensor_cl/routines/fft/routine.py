@@ -40,8 +40,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["FFT", "IRFFT", "RFFT"]
-
 
 class _Launch(NamedTuple):
     """A step with everything but its arrays."""

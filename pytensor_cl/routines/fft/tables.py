@@ -11,8 +11,6 @@ from pytensor_cl.routines.fft.limits import TABLE_PADDING
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["Table", "device_table", "host_table", "roots"]
-
 
 class Table(NamedTuple):
     """Key of a table: the name of a function of this file, and its arguments."""

@@ -13,8 +13,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["ComplexGemm", "parts"]
-
 
 def parts(array: GpuArray) -> tuple[GpuArray, GpuArray]:
     """Return views of the real and of the imaginary parts of an array of complex numbers."""

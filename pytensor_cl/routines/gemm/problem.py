@@ -9,8 +9,6 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import render
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = ["GEMM_OPERAND", "CpuBlocking", "GemmProblem", "canonical_problem", "encode", "plan_preamble"]
-
 _BATCH_DIMS = 4  # length of gemm_operand.batch; further dimensions become several launches
 GEMM_OPERAND = Struct(("long", f"start row col batch[{_BATCH_DIMS}]"), name="gemm_operand")
 GEMM_PLAN = Struct(

@@ -23,8 +23,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["BatchedGemm", "Gemm"]
-
 
 class _Plan(NamedTuple):
     """Launch parameters for one set of layouts; the empty plan belongs to an empty output."""

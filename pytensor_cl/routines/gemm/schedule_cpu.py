@@ -38,8 +38,6 @@ from pytensor_cl.routines.gemm.limits import (
 )
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem
 
-__all__ = ["CpuPartition", "CpuSchedule", "Tile", "micro_kernel_shapes", "register_tile"]
-
 
 def micro_kernel_shapes(rows: int, vectors: int) -> tuple[tuple[int, int], ...]:
     """Return micro-kernels of ``kernels/gemm/microkernel.mako``: rows and half vectors of each."""

@@ -22,8 +22,6 @@ from pytensor_cl.routines.gemm.limits import (
 )
 from pytensor_cl.runtime.device import DeviceInfo
 
-__all__ = ["GemmShape", "WorkGroupTile", "select_tile"]
-
 
 class GemmShape(NamedTuple):
     """Sizes of a product, and lengths of its batch dimensions."""

@@ -23,9 +23,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["GemvPair", "PairFunction", "is_one_pass"]
-
-
 Operands = Sequence[Any]
 
 

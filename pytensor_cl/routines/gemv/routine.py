@@ -28,8 +28,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Dot", "Gemv", "Ger"]
-
 _PLAN = Struct(
     ("long", "m k"),
     ("long", "a_start x_start y_start o_start"),

@@ -8,8 +8,6 @@ from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.grouped_rows.limits import MAX_DIVISORS
 from pytensor_cl.routines.rowwise.program import Map, Reduce, RowFunction
 
-__all__ = ["with_reciprocals"]
-
 QUOTIENT = "true_div"
 """Name of the step of a quotient."""
 

@@ -31,9 +31,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["GroupedRows", "Groups", "TableFunction"]
-
-
 ALONG_ROW = slice(None), 0
 """The index of a gather from the columns of a matrix, and of a scatter-add to them."""
 

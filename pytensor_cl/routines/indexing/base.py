@@ -29,9 +29,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["NO_LAUNCH", "Indexing", "Launch", "Shape", "Strides", "index_type_of", "pad", "value_of"]
-
-
 Shape = tuple[int, ...]
 Strides = tuple[tuple[int, ...], ...]
 Key = tuple[Any, ...]

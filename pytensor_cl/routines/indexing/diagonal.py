@@ -12,8 +12,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["FillDiagonal", "diagonal"]
-
 
 def diagonal(layout: Layout, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Layout:
     """Return the layout of a view of diagonals: a new last dimension takes the place of two.

@@ -21,8 +21,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["EmbeddingBag"]
-
 PLAN = Struct(("long", "table i o bags count columns row length bag_step step is_far"), name="plan")
 
 

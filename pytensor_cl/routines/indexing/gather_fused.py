@@ -22,8 +22,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["GatherFused"]
-
 
 class _Plan(NamedTuple):
     launch: Launch

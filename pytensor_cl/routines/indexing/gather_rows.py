@@ -16,8 +16,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["RowsPlan", "is_far", "launch_rows", "plan_rows", "rows_source"]
-
 PLAN = Struct(("long", "o x i rows run o_row x_row i_step length exceeds_l2"), name="plan")
 
 

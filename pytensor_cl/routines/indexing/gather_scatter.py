@@ -39,8 +39,6 @@ from pytensor_cl.routines.indexing.scatter_sorted import (
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
 
-__all__ = ["Gather", "Scatter"]
-
 # Structs of the kernels; offsets, steps and distances in elements.
 VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length copy_stride"), name="plan")
 REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")

@@ -9,8 +9,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["PermuteRowElements"]
-
 
 class PermuteRowElements(TakeAlongAxis):
     """Permute each row: ``permute(x, index)`` is ``x[..., index]``, row by row.

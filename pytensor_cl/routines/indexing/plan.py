@@ -7,8 +7,6 @@ import numpy as np
 
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["UNCHECKED_BOUNDS", "Bounds", "Entry", "IndexArray", "Selection", "check_bounds", "out_of_bounds", "select"]
-
 Entry = int | slice
 """What indexes an axis: the number of an index input, or a slice of such numbers and None."""
 

@@ -20,8 +20,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["RavelMultiIndex", "UnravelIndex"]
-
 MAX_SIZE = 2**63 - 1
 
 

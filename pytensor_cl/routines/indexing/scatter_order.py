@@ -16,8 +16,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["OrderPlan", "launch_order", "order_source", "plan_order", "step_names"]
-
 PLAN = Struct(
     ("long", "o x y i ends count length run x_row x_step inner y_count y_outer i_step"),
     name="plan",

@@ -15,8 +15,6 @@ from pytensor_cl.routines.sort.routine import ArgSort
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["SortedPlan", "launch_sorted", "plan_sorted", "sort_positions", "sorted_source"]
-
 
 class SortedPlan(NamedTuple):
     """Launches, all but their buffers and the arrays' offsets.

@@ -24,9 +24,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Items", "SliceUpdate"]
-
-
 Items = tuple[int | slice, ...]
 
 _COMBINE = {"f": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}

@@ -13,8 +13,6 @@ from pytensor_cl.routines.indexing.gather_scatter import Gather
 from pytensor_cl.routines.indexing.plan import Bounds, check_bounds
 from pytensor_cl.runtime.array import GpuArray
 
-__all__ = ["TableLookup", "TableLookups"]
-
 
 @dataclass(frozen=True)
 class TableLookup:

@@ -20,8 +20,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Choose", "ChooseFromList", "TakeAlongAxis"]
-
 
 @cache
 def _plan_struct(index: str, ndim: int) -> Struct:

@@ -22,8 +22,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["BlockedRoutine", "rows_of", "stacked", "transposed"]
-
 SIZES = Struct(("long", "count rows columns whole"), name="linalg_sizes")
 """Number of matrices, rows and columns of each; `whole`: whether a kernel also writes what it does not compute."""
 STRIDES = Struct(("long", "offset batch row column"), name="linalg_strides")

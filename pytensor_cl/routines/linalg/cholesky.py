@@ -18,8 +18,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Cholesky", "PositiveSolve"]
-
 
 class Cholesky(BlockedRoutine):
     """L of ``A = L @ L.T``, or U of ``A = U.T @ U``, for batches of symmetric positive definite matrices.

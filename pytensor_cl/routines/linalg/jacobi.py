@@ -14,8 +14,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["SVD", "SymmetricEigen"]
-
 OF_W, OF_V, ASCENDING, SHIFTED = 1, 2, 4, 8
 """Flags of the kernel that sorts."""
 

@@ -20,8 +20,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["Determinant", "Inverse", "LUFactor", "Permutation", "Solve"]
-
 
 class _LURoutine(BlockedRoutine):
     """A routine that factors its first input, an array (..., n, n), into an array of its own."""

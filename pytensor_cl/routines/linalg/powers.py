@@ -18,8 +18,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Squares"]
-
 
 class Squares(Routine):
     """Each matrix of a batch, squared a number of times.

@@ -15,8 +15,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["QR", "BlockReflection", "Householder"]
-
 
 class BlockReflection(NamedTuple):
     """The product ``I - V @ T @ V.T`` of the reflections of a panel.

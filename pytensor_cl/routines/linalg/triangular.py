@@ -13,8 +13,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["CholeskySolve", "TriangularSolve"]
-
 
 class TriangularSolve(BlockedRoutine):
     """X of ``A @ X = B`` for batches of triangular matrices A.

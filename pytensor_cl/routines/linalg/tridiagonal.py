@@ -17,8 +17,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["TridiagonalFactor", "TridiagonalSolve"]
-
 
 class _Tridiagonal(Routine):
     """Base class of the factorisation and the solver of tridiagonal systems."""

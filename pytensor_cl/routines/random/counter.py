@@ -16,8 +16,6 @@ from pytensor_cl.routines.random.stream import tables_on
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["CounterDraw"]
-
 
 class CounterDraw(Draw):
     """Draw from a distribution with Philox4x32-10: other numbers than NumPy's, the same on every device.

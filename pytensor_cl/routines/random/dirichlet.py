@@ -14,8 +14,6 @@ from pytensor_cl.routines.random.limits import MIN_ITEM_DIRICHLET
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
-__all__ = ["LEAST_SHAPE", "DirichletDraw"]
-
 LEAST_SHAPE = 0.1
 """Where the largest shape is smaller, NumPy draws beta numbers, which depend on the category."""
 

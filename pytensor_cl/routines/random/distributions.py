@@ -8,18 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "ARRAYS",
-    "COUNTER_VARIATES",
-    "DISTRIBUTIONS",
-    "FEW_TRIALS",
-    "VARIATES",
-    "CounterVariate",
-    "Distribution",
-    "Variate",
-    "is_hypergeometric",
-]
-
 NORMAL_R, NORMAL_INVERSE_R = 3.6541528853610087963519472518, 0.27366123732975827203338247596
 EXPONENTIAL_R = 7.69711747013104972
 """Where the tails of the ziggurats begin, and the reciprocal of the first."""

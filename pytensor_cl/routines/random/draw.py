@@ -21,8 +21,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Draw", "HostDraw", "Request"]
-
 FUNCTIONS = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "pow": "pow", "tan": "trigonometric"}
 """What there is for vectors in ``kernels/math``, and in which template."""
 

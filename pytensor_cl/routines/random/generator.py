@@ -5,17 +5,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "ARGUMENTS",
-    "GENERATORS",
-    "BlockSequence",
-    "RawSequence",
-    "Sequence128",
-    "is_known",
-    "sequence_of",
-    "ziggurat_tables",
-]
-
 GENERATORS = {"PCG64": "pcg64", "PCG64DXSM": "pcg64dxsm", "Philox": "philox4x64"}
 """Names of bit generators, and what the kernels call them."""
 ARGUMENTS = {

@@ -26,8 +26,6 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Batch", "NotNumpy", "Stream", "tables_on"]
-
 
 class NotNumpy(Exception):
     """The numbers cannot be those that NumPy draws: the host draws them."""

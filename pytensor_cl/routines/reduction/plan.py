@@ -29,26 +29,6 @@ from pytensor_cl.routines.reduction.limits import (
 from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
 
-__all__ = [
-    "Problem",
-    "RowPacking",
-    "Split",
-    "Variant",
-    "after_outermost_stage",
-    "after_packed_rows",
-    "canonicalize_dims",
-    "fits_int",
-    "geometry_struct",
-    "in_two_passes",
-    "normal_form",
-    "outermost_stage",
-    "pack_geometry",
-    "packed_rows",
-    "select_variant",
-    "split_cpu",
-    "split_simt",
-]
-
 
 class Problem(NamedTuple):
     """A reduction in normal form: few dimensions, from the innermost outwards, with positive strides in the input.

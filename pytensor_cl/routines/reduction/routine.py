@@ -22,8 +22,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["OPERATIONS", "Operation", "Reduction"]
-
 _NARROWER = {"f": "float32", "c": "complex64"}  # accumulators of devices without double precision
 
 

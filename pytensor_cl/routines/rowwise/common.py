@@ -5,8 +5,6 @@ from typing import NamedTuple
 from pytensor_cl.routines.base.two_pass import KernelLaunch
 from pytensor_cl.routines.rowwise.plan import PreTransposed
 
-__all__ = ["Array", "Plan", "Value", "Variant"]
-
 
 class Value(NamedTuple):
     """A NumPy scalar among the arguments of a kernel."""

@@ -14,8 +14,6 @@ from pytensor_cl.routines.rowwise.program import RowFunction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["GatheredRows"]
-
 
 class GatheredRows:
     """The operands of a row function that are rows of tables; else they are gathered first.

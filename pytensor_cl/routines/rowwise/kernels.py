@@ -15,8 +15,6 @@ from pytensor_cl.routines.rowwise.limits import MIN_RECOMPUTE_COST
 from pytensor_cl.routines.rowwise.plan import geometry_struct
 from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Program, RowFunction, RowPass, accumulator
 
-__all__ = ["RowKernels"]
-
 
 class RowKernels:
     """Renders the kernels of one row function on one device.

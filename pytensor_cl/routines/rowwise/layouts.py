@@ -6,8 +6,6 @@ from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise.program import Reduce, RowFunction
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = ["RowLayouts", "Shape"]
-
 Shape = tuple[int, ...]
 
 

@@ -25,24 +25,6 @@ from pytensor_cl.routines.rowwise.limits import (
 )
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 
-__all__ = [
-    "PreTransposed",
-    "Rows",
-    "Split",
-    "access_of",
-    "fits_int",
-    "geometry_struct",
-    "is_narrow",
-    "normal_form",
-    "pack_geometry",
-    "pattern_of",
-    "pre_transposed",
-    "split_cpu",
-    "split_simt",
-    "tiled",
-]
-
-
 Dims = tuple[tuple[int, ...], ...]
 
 

@@ -20,19 +20,6 @@ from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.reduction.routine import OPERATIONS
 from pytensor_cl.routines.rowwise.limits import MIN_RECOMPUTE_COST
 
-__all__ = [
-    "ALWAYS_RECOMPUTE",
-    "Map",
-    "Operand",
-    "Program",
-    "Reduce",
-    "RowFunction",
-    "RowPass",
-    "Total",
-    "accumulator",
-]
-
-
 ALWAYS_RECOMPUTE = 1 << 30
 """A cost that no value has."""
 

@@ -36,8 +36,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Rowwise"]
-
 
 class Rowwise(Checked):
     """Apply a row function: ``rowwise(*operands, *tables)``.

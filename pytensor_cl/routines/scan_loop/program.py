@@ -5,8 +5,6 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple, Protocol
 
-__all__ = ["CONSTANT", "LAST", "OUTPUT", "SEQUENCE", "STATE", "SUM", "Dim", "LoopArray", "LoopProgram", "StepFunction"]
-
 SEQUENCE = "sequence"
 """Read in each step: row t."""
 CONSTANT = "constant"

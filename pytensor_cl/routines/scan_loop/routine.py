@@ -30,8 +30,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["ScanLoop"]
-
 
 class _Operand(NamedTuple):
     """An array that a kernel reads or writes.

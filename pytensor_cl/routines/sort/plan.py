@@ -15,20 +15,6 @@ from pytensor_cl.routines.reduction.plan import canonicalize_dims
 from pytensor_cl.routines.sort.limits import MAX_NETWORK_ROW, MAX_NETWORK_ROW_OF_MANY, MIN_ITEM_KEYS, TILE_ELEMENTS
 from pytensor_cl.runtime.layout import Layout
 
-__all__ = [
-    "KeyCode",
-    "Problem",
-    "Split",
-    "element_type",
-    "geometry_struct",
-    "key_code",
-    "normal_form",
-    "pack_geometry",
-    "share_group",
-    "share_out",
-    "uses_network",
-]
-
 
 class KeyCode(NamedTuple):
     """C code of keys.

@@ -18,8 +18,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["ArgSort", "Sort"]
-
 
 class _Digits(NamedTuple):
     """Digits of a radix sort: bits per digit, number of digits, and the C type that counts elements."""

@@ -21,8 +21,6 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["SearchSorted"]
-
 
 @cache
 def _geometry_struct(dims: int) -> Struct:

@@ -20,8 +20,6 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["Unique"]
-
 
 class _Parts(NamedTuple):
     """Parts that number runs of equal values: the kernels, and the cumulative sum of the marks."""

@@ -14,8 +14,6 @@ from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["Binaries", "programs_folder"]
-
 _log = logging.getLogger("pytensor_cl.cache")
 _NAME = "programs"
 _LIMIT = 512 << 20

@@ -13,8 +13,6 @@ from pathlib import Path
 from pytensor_cl.codegen.folders import user_folder
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["INVOKER_FILES", "invoker_folder", "new_kernel"]
-
 INVOKER_FILES = "pdict-*-pyopencl-invoker-cache-*.sqlite*"
 """Names of the databases, one for each version of Python."""
 _log = logging.getLogger("pytensor_cl.cache")

@@ -10,8 +10,6 @@ from typing import Any
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["StructBuffers", "by_reference", "setter"]
-
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
 _TOKEN = re.compile(rf"{_COMMENT}|[(){{}}]", re.DOTALL)
 _HEAD = re.compile(r"\b(?:__)?kernel\b(?:(?!\bvoid\b)[^;{}])*\bvoid\s+(\w+)\s*(?=\()")

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from pytensor_cl.runtime import opencl as cl
 
-__all__ = ["BuildVariant", "BuildVariants", "default_variants", "nvidia_variants", "plain"]
-
 _REGISTERS = re.compile(r"at most (\d+) registers")
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from pytensor_cl.runtime.features.features import features_folder
 
-__all__ = ["can_start", "finish", "python_path", "start"]
-
 _started: dict[int, "subprocess.Popen[bytes]"] = {}
 """The process, by the number of the process that started it: a forked child has none."""
 

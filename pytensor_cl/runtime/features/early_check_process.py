@@ -9,8 +9,6 @@ import sys
 from pytensor_cl.runtime.device import resolve
 from pytensor_cl.runtime.features.self_check import features_of
 
-__all__ = ["main"]
-
 
 def main(device: str, cache_dir: str | None = None) -> None:
     """Check a device, as the flag ``device`` names it."""

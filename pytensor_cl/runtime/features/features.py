@@ -16,8 +16,6 @@ from pytensor_cl.codegen.checked_files import CheckedFolder
 from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.temporary import usable_folder
 
-__all__ = ["FeatureFile", "Features", "features_folder", "probes_digest"]
-
 _NAME = "features"
 _LIMIT_BYTES = 1 << 20  # size of the folder in bytes: results of a few hundred drivers
 WIDTHS = (2, 4, 8, 16)

@@ -8,8 +8,6 @@ import numpy as np
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
 
-__all__ = ["ITEMS", "Device", "Probe", "ProbeResult", "WrongResult", "check_equal"]
-
 ITEMS = 256
 
 

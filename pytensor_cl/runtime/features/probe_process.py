@@ -14,8 +14,6 @@ from pytensor_cl.runtime.cpu_name import repair_cpu_name
 from pytensor_cl.runtime.features.probe import Device, Probe, ProbeResult
 from pytensor_cl.runtime.features.probes import PROBES
 
-__all__ = ["MARK", "identity_of", "main", "run_probes"]
-
 MARK = "pytensor_cl feature: "
 """Prefix of the lines with results: drivers print lines of their own."""
 

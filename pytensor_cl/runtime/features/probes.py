@@ -9,8 +9,6 @@ import numpy as np
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.features.probe import ITEMS, Device, Probe, WrongResult, check_equal
 
-__all__ = ["PROBES"]
-
 _ALIGNMENTS = (1, 4, 16, 64, 128, 256, 512, 1024, 4096)
 
 

@@ -36,8 +36,6 @@ from pytensor_cl.runtime.features.probe_process import MARK, identity_of, run_pr
 from pytensor_cl.runtime.features.probes import PROBES
 from pytensor_cl.runtime.progress import compiling
 
-__all__ = ["check_usable", "features_of", "with_features"]
-
 _FIRST, _NEXT = 90, 20
 """Seconds for loading the drivers, and for each probe."""
 

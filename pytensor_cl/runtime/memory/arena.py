@@ -9,8 +9,6 @@ from itertools import zip_longest
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["Arena"]
-
 _MIN_ALIGNMENT = 128  # bytes of the largest type of OpenCL C, a long16
 
 

@@ -14,8 +14,6 @@ from pytensor_cl.runtime.memory.arena import Arena
 from pytensor_cl.runtime.memory.pool import BufferPool
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["Memory", "MemoryStatistics", "is_lack_of_memory"]
-
 _T = TypeVar("_T")
 
 

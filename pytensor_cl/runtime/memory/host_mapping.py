@@ -15,8 +15,6 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.huge_pages import PAGE, advise_huge_pages
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["HostMappings", "address_of", "buffer_over", "is_worthwhile", "with_preceding_bytes"]
-
 _MIN_BYTES = 1 << 16
 """Bytes of a result from which its buffer becomes the NumPy array's memory; a smaller one is copied in less time."""
 _MIN_HUGE = 2 * PAGE  # bytes of a buffer that contains a huge page at any alignment

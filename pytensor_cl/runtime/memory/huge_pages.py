@@ -7,8 +7,6 @@ from typing import Any
 
 from pytensor_cl.integers import round_up
 
-__all__ = ["PAGE", "advise_huge_pages"]
-
 PAGE = 2 << 20
 """Bytes of a huge page on x86-64, and on AArch64 with pages of 4 kB."""
 

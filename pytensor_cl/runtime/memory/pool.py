@@ -8,8 +8,6 @@ from typing import Any
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.queue import Queue
 
-__all__ = ["BufferPool"]
-
 LARGE = 1 << 20
 """Bytes of a buffer from which it has a pool for its size; smaller buffers share one pool."""
 WINDOW = 256

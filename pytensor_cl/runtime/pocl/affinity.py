@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from math import inf
 from time import monotonic
 
-__all__ = ["REBALANCE_SECONDS", "ThreadAffinity", "pin_threads", "pinned_cores", "rebalance", "without_python_threads"]
-
 REBALANCE_SECONDS = 0.3
 """Between two measurements."""
 _MIN_NANOSECONDS = 10_000_000  # the least time that threads ran or waited for a meaningful ratio

@@ -69,8 +69,6 @@ from pytensor_cl.runtime.pocl.entry_points import EntryPoint, EntryPoints, value
 from pytensor_cl.runtime.pocl.thread_mode import HOST_ONLY, NEW_WORKERS, PARKED_WORKERS, ThreadModeTuner
 from pytensor_cl.runtime.pocl.worker_pool import CALL_NUMBERS, MAX_CORES, PARKED_CYCLES, WorkerPool
 
-__all__ = ["BatchBuilder", "BatchLauncher", "BatchedKernel", "KernelBatch"]
-
 MIN_BATCHED_KERNELS = 2
 """Kernels of a batch from which it is faster than single launches, if no call waits for it: one kernel takes 2 to 5 us
 more in a batch. If a call waits, the host's thread runs work-items too, and a batch of one kernel is faster."""

@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["SKIP_HEADER", "declare", "header"]
-
 SKIP_HEADER = "-D_OPENCL_H_"
 """Build option."""
 

@@ -26,8 +26,6 @@ from pytensor_cl.codegen.folders import default_folder, remove_stale
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime.cache_dirs import compiler_folder
 
-__all__ = ["Repair", "damaged_files", "prune", "repair"]
-
 _log = logging.getLogger("pytensor_cl.cache")
 _BITCODE = b"BC\xc0\xde"
 _MAX_BLOCKS = 64  # blocks read of a bitcode file, which has four

@@ -16,8 +16,6 @@ from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
 from pytensor_cl.runtime.pocl.compiler_start import start_compiler
 
-__all__ = ["compile_all", "main"]
-
 NICENESS = 5
 
 # Sizes of by-value arguments in bytes, common ones first. Numbers, vectors and structs of numbers have no others.

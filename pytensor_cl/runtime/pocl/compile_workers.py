@@ -21,8 +21,6 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.pocl.outlining import outlined_kernels
 
-__all__ = ["CompileWorkers", "precompile"]
-
 MIN_KERNELS = 8
 """Kernels of a program from which workers are started: fewer are compiled before the workers are ready."""
 KERNELS_PER_WORKER = 4

@@ -11,8 +11,6 @@ from pytensor_cl.codegen.rendered import rendered_folder
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER
 
-__all__ = ["start_compiler", "start_if_cold"]
-
 
 def start_compiler(device: "cl.Device") -> None:
     """Build a program in a context of its own; it does not matter whether that succeeds."""

@@ -21,8 +21,6 @@ from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl.builtin_headers import header
 from pytensor_cl.runtime.program import Kernel
 
-__all__ = ["EntryPoint", "EntryPoints", "supports_entry_points", "value_sizes"]
-
 
 def supports_entry_points(version: str) -> bool:
     """Return whether kernels can get entry points: with the PoCL of the wheel (by its version), on Linux and x86-64."""

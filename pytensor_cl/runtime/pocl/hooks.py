@@ -17,8 +17,6 @@ from pytensor_cl.runtime.pocl.compiler_start import start_if_cold
 from pytensor_cl.runtime.pocl.entry_points import supports_entry_points
 from pytensor_cl.runtime.pocl.variants import PoclVariants
 
-__all__ = ["PoclHooks"]
-
 _CACHE_NAMES = ("[A-P][A-P]", "tempfile_*")
 _KERNEL_ROOM, _ROOM_PER_BYTE = 1 << 20, 4
 """Bytes that PoCL may write for a kernel, and per byte of a program. A kernel takes 15 to 100 KB, a program as much as

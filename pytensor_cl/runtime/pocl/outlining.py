@@ -15,8 +15,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["access_modes_of", "outline", "outlined_kernels"]
-
 # Kernels with work-groups of one work-item. Other kernels may have barriers, which PoCL must see in the kernel itself.
 _HEAD = re.compile(
     r"(?:__kernel\s+)?__attribute__\(\(reqd_work_group_size\(1, 1, 1\)[^\n]*\)\)\s+(?:__kernel\s+)?void\s+(\w+)(?=\()"

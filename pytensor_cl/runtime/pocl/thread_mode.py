@@ -10,8 +10,6 @@ from statistics import median
 
 from pytensor_cl.runtime.measured_choice import TimedComparison
 
-__all__ = ["HOST_ONLY", "NEW_WORKERS", "PARKED_WORKERS", "ThreadModeTuner"]
-
 HOST_ONLY, NEW_WORKERS, PARKED_WORKERS = "host only", "new workers", "parked workers"
 _WARMUP_CALLS = {NEW_WORKERS: 1, HOST_ONLY: 0, PARKED_WORKERS: 1}  # calls of a mode in a comparison
 _TIMED_CALLS = 3  # calls of a mode in a comparison

@@ -12,8 +12,6 @@ from pytensor_cl.runtime.compilation.variants import BuildVariant
 from pytensor_cl.runtime.pocl.builtin_headers import SKIP_HEADER, declare, header
 from pytensor_cl.runtime.pocl.outlining import access_modes_of, outline
 
-__all__ = ["PoclVariants"]
-
 _INLINED = ("ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "max", "min", "rint", "select", "trunc")
 _CALL = re.compile(rf"\b({'|'.join(_INLINED)})\(")
 

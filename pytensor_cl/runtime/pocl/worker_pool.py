@@ -21,8 +21,6 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.interfaces import HostAddresses
 from pytensor_cl.runtime.pocl.affinity import REBALANCE_SECONDS, pinned_cores, rebalance
 
-__all__ = ["CALL_NUMBERS", "MAX_CORES", "PARKED_CYCLES", "WorkerPool"]
-
 PARKED_CYCLES = 800_000
 """Cycles of the time stamp counter for which workers are parked: 270 us at 3 GHz."""
 BURST_GAP = 2.5e-4

@@ -11,7 +11,7 @@ from pytensor.tensor.random import basic as rvs
 from pytensor_cl import explain
 from pytensor_cl.linker.run import rng_state
 from pytensor_cl.linker.run.rng_state import restore_saved_state, rng_state_saver
-from pytensor_cl.linker.selection.vm import NUMBA
+from pytensor_cl.linker.selection.backends import NUMBA
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from pytensor_cl.rewriting.host_graph.guards import _PARAMETERS
 from tests.conftest import DRIVERS, context_of

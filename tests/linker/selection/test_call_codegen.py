@@ -8,8 +8,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pytensor_cl.linker.selection.backends import DEVICE, NUMBA, C
 from pytensor_cl.linker.selection.call_codegen import SlowPaths, compile_call, with_host_arrays
-from pytensor_cl.linker.selection.vm import DEVICE, NUMBA, C
 from pytensor_cl.ops import scan_loop
 from pytensor_cl.sharedvar import DeviceCell
 from tests.helpers import assert_close, opencl

@@ -20,8 +20,8 @@ from pytensor_cl.errors import OutOfDeviceMemory, OutOfDiskSpace
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
+from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
 from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate, Estimator
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C
 from tests.helpers import assert_close, opencl
 
 pytestmark = pytest.mark.usefixtures("c_compiler")

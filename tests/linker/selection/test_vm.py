@@ -19,9 +19,9 @@ from pytensor_cl import GpuArrayType, explain
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
-from pytensor_cl.linker.selection.backends import Backend, CFunction, NumbaFunction
+from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, Backend, C, CFunction, NumbaFunction
 from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate, Estimator
-from pytensor_cl.linker.selection.vm import DEVICE, HOST, NUMBA, C, SelectingVM
+from pytensor_cl.linker.selection.vm import SelectingVM
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from tests.helpers import ALL, assert_close, on_one_driver, opencl
 

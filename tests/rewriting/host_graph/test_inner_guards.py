@@ -13,7 +13,7 @@ from pytensor.graph.traversal import applys_between
 from pytensor.scan.op import Scan
 from pytensor.tensor.optimize import minimize_scalar, root
 
-from pytensor_cl.linker.selection.vm import NUMBA
+from pytensor_cl.linker.selection.backends import NUMBA
 from pytensor_cl.ops.scan_loop import GpuScanLoop
 from pytensor_cl.ops.shape import GpuCheck
 from pytensor_cl.rewriting.host_graph.guards import may_need_guard

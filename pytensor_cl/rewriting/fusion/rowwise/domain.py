@@ -11,8 +11,6 @@ from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
 from pytensor_cl.ops.rowwise import DROPPED, FULL, KEPT, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
 
-__all__ = ["FusionDomain", "has_single_outputs", "reduction_domain"]
-
 _INTEGERS = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _DTYPES = frozenset(("bool", *_INTEGERS, "float32", "float64"))
 

@@ -17,8 +17,6 @@ from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.scalar.base import element_function
 
-__all__ = ["cost_of", "fuse", "fused_node"]
-
 # Scalar Ops of few instructions. Those that are in no list cost _HIGH_COST.
 _CHEAP = (
     ps.Abs,

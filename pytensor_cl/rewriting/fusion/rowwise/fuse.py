@@ -18,8 +18,6 @@ from pytensor_cl.rewriting.fusion.split_composite import split_composites
 from pytensor_cl.rewriting.fusion.table_lookup import FIXED_BYTES, array_bytes, lookups_for, move_views_to_index
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["fuse_rows"]
-
 MAX_ARRAYS = 12
 """Arrays of a kernel. More of them hardly share their rows, and the arguments must fit into constant memory."""
 

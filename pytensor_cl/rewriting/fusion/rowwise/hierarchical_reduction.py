@@ -11,8 +11,6 @@ from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.runtime.registry import get_context
 
-__all__ = ["split_full_reductions"]
-
 MAX_ARRAYS = 4
 """Full arrays from which the reduced value may be computed; the arguments of the row kernel must have room for them."""
 

@@ -17,8 +17,6 @@ from pytensor_cl.ops.rowwise import FULL
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import cost_of
 
-__all__ = ["duplicate_producers", "fusion_roots", "select_outputs"]
-
 MAX_COST = 40
 """Additions for each element above which storing a value is no slower than computing it twice."""
 
