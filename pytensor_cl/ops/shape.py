@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import Assert, CheckAndRaise
 from pytensor.tensor.basic import ScalarFromTensor
@@ -13,17 +12,14 @@ from pytensor.tensor.extra_ops import CpuContiguous
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
-from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.registry import register_lift
-from pytensor_cl.routines.base.routine import Checked
+from pytensor_cl.routines.check import Check
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
-from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.scalar.integer_division import DIVISOR
 
 
@@ -107,29 +103,6 @@ class GpuCheckAndRaise(GpuOp):
         return _CheckAndRaise(self.host.exc_type, self.host.msg)
 
 
-class _Check(Checked):
-    """Report a condition that does not hold, without waiting for it."""
-
-    def __init__(self, context: Context, exception: type[Exception], message: str) -> None:
-        super().__init__(context)
-        self._exception, self._message = exception, message
-        self._kernel: Kernel | None = None
-
-    def sources(self) -> tuple[KernelSource, ...]:
-        return (kernel_source("runtime/check", preambles=(render("runtime/error_flag"),)),)
-
-    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        array, condition = inputs
-        if self._kernel is None:
-            self._kernel = self.context.kernel(self.sources()[0])
-        where = condition.buffer, np.int64(condition.layout.offset)
-        self._kernel.launch(self.context.queue, (1,), (1,), *where, self.error_flag.buffer, self.number)
-        return (array,)
-
-    def error(self, finding: ErrorRecord) -> Exception:
-        return self._exception(self._message)
-
-
 class GpuCheck(GpuOp):
     """Device counterpart of a `CheckAndRaise` whose value kernels may use before the error is raised.
 
@@ -148,7 +121,7 @@ class GpuCheck(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the check."""
-        return _Check(context, self.host.exc_type, self.host.msg)
+        return Check(context, self.host.exc_type, self.host.msg)
 
 
 @register_lift(CheckAndRaise, Assert, numba_safe=True, every_dtype=True)
