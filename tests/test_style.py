@@ -13,14 +13,6 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN_BY_TOOLS = "do not edit -->"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n(.*?)(?=^\w[\w ]*\n-{3,}\n|\Z)", re.MULTILINE | re.DOTALL)
 FRAGMENT = re.compile(r"(Of|What|Which|As|Per|Where|How|That|Those|See|From which|In which|With which)\b")
-NOT_YET = ("pytensor_cl/pymc/",)
-"""Folders whose docstrings have not been revised."""
-
-
-def _revised_sources():
-    for path in SOURCES:
-        if not path.relative_to(ROOT).as_posix().startswith(NOT_YET):
-            yield path
 
 
 def _documented(path):
@@ -45,7 +37,7 @@ def _descriptions(docstring):
 def test_descriptions_are_no_fragments():
     found = [
         f"{path.relative_to(ROOT)}: {name}: {text}"
-        for path in _revised_sources()
+        for path in SOURCES
         for _, name, docstring in _documented(path)
         for text in _descriptions(docstring)
         if FRAGMENT.match(text)
@@ -57,7 +49,7 @@ def test_first_sentences_are_no_fragments():
     """A docstring begins with its subject or a verb. Only a property that is true or false begins with "Whether"."""
     found = [
         f"{path.relative_to(ROOT)}: {name}: {docstring.splitlines()[0]}"
-        for path in _revised_sources()
+        for path in SOURCES
         for node, name, docstring in _documented(path)
         if FRAGMENT.match(docstring) or (docstring.startswith("Whether ") and not _is_property(node))
     ]
@@ -78,7 +70,7 @@ def _commented_values(path):
 def test_comments_of_fields_and_constants_are_no_fragments():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {comment}"
-        for path in _revised_sources()
+        for path in SOURCES
         for line, comment in _commented_values(path)
         if FRAGMENT.match(comment[:1].upper() + comment[1:])
     ]

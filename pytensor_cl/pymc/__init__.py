@@ -1,4 +1,4 @@
-"""What models of PyMC need beside mode OPENCL. Importing this package imports PyMC and ArviZ.
+"""Functions for models of PyMC beside mode OPENCL. Importing this package imports PyMC and ArviZ.
 
 `sample` draws from a posterior with many chains that advance together; its callback gets a `Record`.
 `replace_parameter_checks` prepares a log-probability for a batch of points.

@@ -21,7 +21,7 @@ MAX_ENERGY_ERROR = 1000.0
 
 
 class Trajectory(NamedTuple):
-    """What the host reads of one trajectory: arrays with a number for each chain."""
+    """Results of one trajectory that the host reads: arrays with a number for each chain."""
 
     acceptance: np.ndarray
     accepted: np.ndarray

@@ -1,4 +1,4 @@
-"""Where chains start."""
+"""Starting points of chains."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -11,7 +11,7 @@ from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR, Chains, statistics
 
 
 class Steps(NamedTuple):
-    """What the host reads of the steps of an iteration."""
+    """Results of the steps of an iteration that the host reads."""
 
     acceptance: np.ndarray  # the mean over the steps
     accepted: np.ndarray  # whether any step was accepted

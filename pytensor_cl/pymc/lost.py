@@ -94,7 +94,7 @@ def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: fl
 
 
 class LostChainMonitor:
-    """Where each chain moves in a part of the warm-up, and the restart of chains that are lost."""
+    """Moments of each chain in a part of the warm-up, by which lost chains are found and started again."""
 
     def __init__(self, chains: States, size: int) -> None:
         self._chains = chains

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""Memory that this process may still take."""
 
 import sys
 from collections.abc import Iterator

@@ -195,7 +195,7 @@ class Nuts:
 
     @property
     def monitor(self) -> LostChainMonitor:
-        """What has restarted chains that were lost in the warm-up."""
+        """The monitor that restarts chains that are lost in the warm-up."""
         return self._adaptation.monitor
 
     def _adapt(self) -> None:

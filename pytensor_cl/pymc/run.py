@@ -24,7 +24,7 @@ AnySampler = Chees | Meads | Nuts
 
 
 class Settings(NamedTuple):
-    """How to sample: the arguments of `sample` that samplers need."""
+    """Arguments of `sample` that samplers need."""
 
     draws: int
     tune: int
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What ``callback`` of `sample` gets after each iteration.
+    """Argument of the ``callback`` of `sample`, which is called after each iteration.
 
     Attributes
     ----------

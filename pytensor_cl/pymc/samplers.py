@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 class SteppingChains(States, Protocol):
-    """What the adaptation of a step size and of a mass matrix needs of chains."""
+    """Chains whose step size and mass matrix can be adapted."""
 
     density: ModelDensity
 
@@ -185,7 +185,7 @@ class Chees:
 
     @property
     def monitor(self) -> LostChainMonitor:
-        """What has restarted chains that were lost in the warm-up."""
+        """The monitor that restarts chains that are lost in the warm-up."""
         return self._adaptation.monitor
 
     def _adapt(self, trajectory: Trajectory, step_size: float, n_steps: int) -> None:

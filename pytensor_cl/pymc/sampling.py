@@ -229,7 +229,7 @@ def sample(
 
 
 class _Call(NamedTuple):
-    """What a call of `sample` is about."""
+    """One call of `sample`."""
 
     model: Any
     settings: Settings
