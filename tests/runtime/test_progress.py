@@ -211,7 +211,7 @@ def test_hidden_compilation_of_the_host_is_a_pause(timers, terminal):
             timers[0].tell()
             return lambda: [1]
 
-    host = Host(None, [], [])
+    host = Host(None, [], [], set())
     host.function_name = "f"
     assert host.run() == [1] == host.run() and len(timers) == 1
     assert terminal.getvalue().startswith("pytensor-cl: compiling a graph for f (NUMBA)...")

@@ -39,16 +39,16 @@ def make_vm(
         finish=graph_linker.finish,
         build_kernels=graph_linker.build,
     )
-    canonical_copy = host_graph_of(fgraph)
-    if isinstance(canonical_copy, str):  # the reason why no other backend may run the graph
+    host_graph = host_graph_of(fgraph)
+    if isinstance(host_graph, str):  # the reason why no other backend may run the graph
         vm = OpenCLVM(linked)
         vm.build()
         return vm
-    compiled_before = CompiledBefore(canonical_copy.graph)
-    host_backends = host_functions(canonical_copy, input_storage, output_storage, compiled_before)
+    compiled_before = CompiledBefore(host_graph.graph)
+    host_backends = host_functions(host_graph, input_storage, output_storage, compiled_before)
     for host in host_backends:
         host.function_name = getattr(fgraph, "name", None)
-    source = _signature_source(canonical_copy.graph, input_storage, graph_linker)
+    source = _signature_source(host_graph.graph, input_storage, graph_linker)
     return SelectingVM(
         linked,
         host_backends=host_backends,
