@@ -13,8 +13,8 @@ from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.printing import debugprint
 
-from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.checked_files import CheckedFolder
+from pytensor_cl.codegen.folders import default_folder
 
 _LIMIT = 1 << 20
 """Bytes of all files; one takes 0.1 KB."""
