@@ -124,7 +124,11 @@ def compiler_of(function: Any, values: Sequence[Any]) -> Callable[[], Any] | Non
 
     takes_any_number = bool(function.py_func.__code__.co_flags & inspect.CO_VARARGS)  # NUMBA passes these as a tuple
     arguments = [tuple(values)] if takes_any_number else values
-    return partial(function.compile, tuple(typeof(value) for value in arguments))
+    try:
+        types = tuple(typeof(value) for value in arguments)
+    except ValueError:  # a device array, which a call converts first
+        return None
+    return partial(function.compile, types)
 
 
 def _numba_maker(graph: FunctionGraph, mode: Any, mutable: Collection[int]) -> FunctionMaker:

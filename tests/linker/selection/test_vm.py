@@ -4,6 +4,7 @@ import copy
 import pickle
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -16,6 +17,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import SearchsortedOp
 
 from pytensor_cl import GpuArrayType, explain
+from pytensor_cl._compat.numba_backend import compiler_of
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
@@ -289,6 +291,13 @@ def test_what_numba_does_not_check_is_for_the_c_backend(context, rng, impatient)
 def draw(loc, generator):
     following, drawn = pt.random.normal(loc, 1, rng=generator, return_next_rng=True)
     return opencl([x], drawn * 2, updates={generator: following})
+
+
+def test_device_arrays_are_compiled_for_in_the_call_which_converts_them(context):
+    function = numba.njit(lambda x: x)
+    assert compiler_of(function, [context.from_host(np.ones(3))]) is None
+    compiler_of(function, [np.ones(3)])()
+    assert len(function.signatures) == 1
 
 
 def test_numba_compiles_in_a_thread_for_the_types_of_the_arguments(context, monkeypatch):
