@@ -165,11 +165,16 @@ class NumbaFunction(HostFunction):
                 self._compiled = self._compiled or self._compile()
                 if self._compile_for_arguments is None:
                     return True
-                self._thread = Thread(target=_quietly(self._compile_for_arguments), name="pytensor-cl compiles")
+                self._thread = Thread(target=self._compile_quietly, args=(self._compile_for_arguments,))
                 self._thread.start()
             except Exception:  # the call that needs the function raises it again
                 return True
         return not self._thread.is_alive()
+
+    @staticmethod
+    def _compile_quietly(compile_for_arguments: Callable[[], Any]) -> None:
+        with suppress(Exception):  # the call that needs the function raises it again
+            compile_for_arguments()
 
     def _compile(self) -> Run:
         rngs = self._copy.mutable_rngs
@@ -230,16 +235,6 @@ class CFunction(HostFunction):
         generators = [self._cells[i] for i in self._copy.mutable_rngs]
         self._fast_run = _with_rng_rollback(run, generators) if generators else run
         return with_host_arrays(self._fast_run, self.host_array_cells) if self.host_array_cells else self._fast_run
-
-
-def _quietly(action: Callable[[], Any]) -> Callable[[], None]:
-    """Return a function that raises nothing: the call that needs the result raises it again."""
-
-    def act() -> None:
-        with suppress(Exception):
-            action()
-
-    return act
 
 
 def _is_checked(variable: Variable) -> bool:
