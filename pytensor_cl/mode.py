@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 from pytensor.compile.mode import Mode, optdb
 from pytensor.configdefaults import config
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import GraphRewriter, graph_rewriter
+from pytensor.graph.rewriting.basic import GraphRewriter, get_active_mode, graph_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import flags, sharedvar
@@ -15,6 +16,8 @@ from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.run.vm import OpenCLVM
+from pytensor_cl.nn.marker import Marker
+from pytensor_cl.ops.registry import has_kernel
 from pytensor_cl.rewriting.decompose.batched_scan import batch_loops
 from pytensor_cl.rewriting.decompose.blockwise import decompose_blockwise
 from pytensor_cl.rewriting.decompose.choose import expand_choose_lists
@@ -41,6 +44,7 @@ from pytensor_cl.rewriting.fusion.table_lookup import fuse_table_lookups
 from pytensor_cl.rewriting.host_graph.graph import check_host_backends, keep_host_graph
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph, prepare_host_branches
 from pytensor_cl.rewriting.host_graph.wide_factors import widen_factors
+from pytensor_cl.rewriting.inline_markers import inline_markers
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
@@ -51,7 +55,9 @@ from pytensor_cl.runtime.features import early_check
 from pytensor_cl.runtime.registry import (
     add_context,
     change_settings,
+    default_context_name,
     define_contexts,
+    get_context,
     is_forked,
     is_open,
     parse_contexts,
@@ -72,6 +78,10 @@ def _placement() -> str:
 
 def _check_host_backends(fgraph: FunctionGraph) -> None:
     check_host_backends(fgraph, config.opencl__placement, config.opencl__select_backend)
+
+
+def _inline(fgraph: FunctionGraph) -> None:
+    inner_graphs.inline_op_from_graphs(fgraph, kept=(Marker,))
 
 
 def _lift(fgraph: FunctionGraph) -> None:
@@ -106,7 +116,7 @@ PASSES = (
     # Ops without a kernel become Ops with one
     Pass("batch_loops", batch_loops, 1.3, NOT_HOST),
     Pass("hoist_products", hoist_products, 1.31, NOT_HOST),
-    Pass("inline", inner_graphs.inline_op_from_graphs, 47.9),
+    Pass("inline", _inline, 47.9),
     Pass("check_divisors", check_divisors, 47.91),
     Pass("decompose_random", decompose_random, 47.92, NOT_HOST),
     Pass("decompose_sparse_matrices", decompose_sparse_matrices, 47.93, NOT_HOST),
@@ -155,6 +165,19 @@ def _rewriter(step: Pass) -> GraphRewriter:
 def _drop_scan_modes(fgraph: FunctionGraph) -> None:
     """Scan of mode OPENCL -> Scan without a mode, in functions of all modes."""
     inner_graphs.drop_scan_modes(fgraph, OpenCLLinker)
+
+
+def _inline_markers(fgraph: FunctionGraph) -> None:
+    """Marker -> its inner graph, in functions of all modes; mode OPENCL keeps the markers with a kernel."""
+    is_for_device = isinstance(getattr(get_active_mode(fgraph), "linker", None), OpenCLLinker)
+
+    def is_kept(node: Apply) -> bool:
+        if not is_for_device or _placement() == "host":
+            return False
+        name = default_context_name()
+        return has_kernel(node, name, get_context(name).info)
+
+    inline_markers(fgraph, is_kept)
 
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))
@@ -249,6 +272,7 @@ def _register() -> None:
     for step in PASSES:
         optdb.register(f"opencl_{step.name}", _rewriter(step), "opencl", position=step.position)
     optdb.register("opencl_drop_scan_modes", graph_rewriter(_drop_scan_modes), "minimum_compile", position=-0.6)
+    optdb.register("nn_inline_markers", graph_rewriter(_inline_markers), "minimum_compile", position=-0.005)
     registration.register("OPENCL", OPENCL)
     numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker, guard_inner_graph)
     serial_function.serialise_calls(OpenCLVM, assign_lock, check_pyopencl_argument)

@@ -143,11 +143,15 @@ def _stabilized(node: Apply, known: dict[Op, Op]) -> Apply:
     return known[op].make_node(*node.inputs)
 
 
-def inline_op_from_graphs(fgraph: FunctionGraph) -> None:
-    """Replace OpFromGraph nodes by their inner graphs, so that these are fused and placed on devices."""
+def inline_op_from_graphs(fgraph: FunctionGraph, kept: tuple[type[Op], ...] = ()) -> None:
+    """Replace OpFromGraph nodes by their inner graphs, so that these are fused and placed on devices.
+
+    Nodes of the classes `kept` stay; a Blockwise of them does not.
+    """
     known: dict[Op, Op] = {}
     while True:
-        simple = ((node, _stabilized(_unbatched(node), known)) for node in fgraph.toposort())
+        nodes = [node for node in fgraph.toposort() if not isinstance(node.op, kept)]
+        simple = ((node, _stabilized(_unbatched(node), known)) for node in nodes)
         found = [(node, inner) for node, inner in simple if _is_inlined(inner.op)]
         if not found:
             return

@@ -179,6 +179,12 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     return found.lift(node, context_name, info)
 
 
+def has_kernel(node: Apply, context_name: str, info: DeviceInfo) -> bool:
+    """Return whether a device of a context has a kernel for `node`."""
+    is_registered = _registration_of(node.op) is not None
+    return is_registered and not isinstance(device_op(node, context_name, info), NoKernel)
+
+
 def note_reason(node: Apply, reason: str) -> None:
     """Note why a node is on the host, on its tag: PyTensor copies tags with nodes, also where it drops features."""
     node.tag.opencl_reason = reason
