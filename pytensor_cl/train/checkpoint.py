@@ -39,7 +39,7 @@ def _states(callbacks: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Sha
     return texts, arrays
 
 
-class Checkpoint:
+class CheckpointFile:
     """The file of a training.
 
     Parameters

@@ -6,7 +6,7 @@ a function of the seed and the epoch.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -159,10 +159,11 @@ class DaskArrays(Source):
 
     def _chunks(self, epoch: int, order: Sequence[int]) -> Iterator[list[np.ndarray]]:
         with ThreadPoolExecutor(1, "pytensor_cl chunks") as pool:
-            ahead = deque(pool.submit(self._chunk, epoch, number) for number in order[:1])
-            for number in [*order[1:], None]:
-                if number is not None:
-                    ahead.append(pool.submit(self._chunk, epoch, number))
+            left = deque(order)
+            ahead: deque[Future] = deque()
+            while left or ahead:
+                while left and len(ahead) < 2:
+                    ahead.append(pool.submit(self._chunk, epoch, left.popleft()))
                 yield ahead.popleft().result()
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:

@@ -132,16 +132,25 @@ def save(path: str | os.PathLike, what: Any, *, metadata: Mapping[str, str] | No
 
 
 def _replace(path: Path, write: Callable[[Path], None], names: set[str]) -> None:
-    """Write a file beside another one, read its names back, and put it in the other one's place."""
+    """Write a safetensors file beside another one, read its names back, and put it in the other one's place."""
+
+    def checked(place: Path) -> None:
+        write(place)
+        _sort_texts(place)
+        if set(_header(place)) != names:
+            raise OSError(f"{place} is not what was written")
+
+    replace_file(path, checked)
+
+
+def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside another one, and put it in the other one's place when it is on the disk."""
     path = path.resolve()  # a link stays one
     place = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         write(place)
-        _sort_texts(place)
         with place.open("rb+") as file:
             os.fsync(file.fileno())
-        if set(_header(place)) != names:
-            raise OSError(f"{place} is not what was written")
         place.replace(path)
     finally:
         place.unlink(missing_ok=True)

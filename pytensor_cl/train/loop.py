@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.train.checkpoint import Checkpoint, callback_names
+from pytensor_cl.train.checkpoint import CheckpointFile, callback_names
 from pytensor_cl.train.data import Cut, Source, as_source
 from pytensor_cl.train.files import save_keys
 from pytensor_cl.train.history import History
@@ -47,7 +47,7 @@ class _Loop:
         source: Source,
         callbacks: Sequence[Any],
         validation: _Validation | None,
-        checkpoint: Checkpoint | None,
+        checkpoint: CheckpointFile | None,
         every: int | None,
         prefetch: int,
         progress: Progress,
@@ -265,7 +265,7 @@ def fit(
     if checkpoint is not None:
         if not save_keys(run.variables):
             raise ValueError("a checkpoint of this step needs state=, the shared variables that it changes")
-        file = Checkpoint(checkpoint, {**source.description, **getattr(step, "settings", {})}, named)
+        file = CheckpointFile(checkpoint, {**source.description, **getattr(step, "settings", {})}, named)
     elif every is not None:
         raise ValueError("checkpoint_every needs checkpoint=, a file")
     check = _validation(validation, evaluate, step, cut)

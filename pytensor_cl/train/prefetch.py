@@ -7,6 +7,8 @@ from typing import Any
 
 POLL_SECONDS = 0.1
 """Seconds between two looks of a waiting thread at whether it shall stop."""
+END_SECONDS = 10.0
+"""Seconds that the end of an epoch waits for the thread, whose source may wait for a disk or a network."""
 _END = object()
 
 
@@ -35,10 +37,11 @@ class Prefetch:
         self._thread.start()
         return self._taken()
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._is_closed.set()
-        if self._thread is not None:
-            self._thread.join()
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        if self._thread is not None and not is_interrupted:  # then the checkpoint is more urgent
+            self._thread.join(END_SECONDS)
 
     def _put(self, item: Any) -> None:
         while not self._is_closed.is_set():
