@@ -104,8 +104,9 @@ class _Loop:
         run = self._run
         self._call("on_epoch_begin")
         self._progress.begin(run, self._source.count)
-        batches = Prefetch(self._source.batches(run.epoch, run.batch), self._prefetch, self._interrupts.raise_if_any)
-        with batches as ready:
+        batches = self._source.batches(run.epoch, run.batch)
+        check, is_quick = self._interrupts.raise_if_any, self._source.is_quick
+        with Prefetch(batches, self._prefetch, check, is_quick) as ready:
             for batch in ready:
                 self._step(batch)
                 if run.is_stopped:
@@ -227,7 +228,8 @@ def fit(
         Shared variables, optimizers, or lists or dicts of them that belong into checkpoints, for a step that has no
         ``variables``. Those of a compiled function of PyTensor are found.
     prefetch
-        The number of batches that a thread makes ahead. 0: no thread.
+        The number of batches that a thread makes ahead. 0: no thread. Parts of arrays in memory are made without one
+        as long as that is faster.
     progress
         "auto": a bar if stderr is a terminal, else one line for each epoch; "always": a bar; "never": nothing.
     log
