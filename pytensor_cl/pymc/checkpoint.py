@@ -6,8 +6,6 @@ other objects of this package. Compiled functions and what describes the model h
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -22,6 +20,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs, io_toposort
 
 import pytensor_cl
+from pytensor_cl.codegen.checked_files import replacing
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.progress import warn
 
@@ -212,17 +211,9 @@ class Checkpoint:
         self._next = now + max(SECONDS, _SHARE * (now - begun))
 
     def _write(self, header: str, arrays: list[np.ndarray]) -> None:
-        handle, draft = tempfile.mkstemp(prefix=self.path.name, suffix=".draft", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                named: Any = {f"array{i}": array for i, array in enumerate(arrays)}
-                np.savez(file, header=np.array(header), **named)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(self.path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        named: Any = {f"array{i}": array for i, array in enumerate(arrays)}
+        with replacing(self.path, is_durable=True) as draft, draft.open("wb") as file:
+            np.savez(file, header=np.array(header), **named)
 
 
 def _difference(name: str, there: Any, here: Any) -> str:
