@@ -1,6 +1,6 @@
 """Checkpoints: the state of a run in a file, from which the same call of `sample` goes on bit for bit.
 
-The state of an object is that of its attributes (`state_dict`): numbers, arrays, generators, shared variables, and
+The state of an object is the state of its attributes (`state_dict`): numbers, arrays, generators, shared variables, and
 other objects of this package. Compiled functions and what describes the model have none.
 """
 
@@ -32,7 +32,7 @@ _HEADER = "pytensor_cl.pymc.sample"
 
 
 def state_dict(thing: Any, seen: set[int] | None = None) -> dict[str, Any]:
-    """Return the state of an object: that of its attributes by name, in nested dicts and lists of plain values."""
+    """Return the state of an object: the state of its attributes by name, in nested dicts and lists of plain values."""
     seen = set() if seen is None else seen
     seen.add(id(thing))
     if hasattr(thing, "state_dict"):
@@ -113,7 +113,7 @@ def model_digest(model: Any) -> str:
     """Return a digest of the Ops and constants of a model's log density, data included."""
     digest = hashlib.sha256()
     log_density, values = model.logp(), model.value_vars
-    # Which parameters are which: those of other models may have changed places.
+    # Which parameters are which: in another model they may have changed places.
     used = [value.name for value in graph_inputs([log_density]) if value in values]
     digest.update(f"{[value.name for value in values]} {used} ".encode())
     _digest_graph([log_density], digest.update)
@@ -190,7 +190,7 @@ class Checkpoint:
         if others:
             differences = "; ".join(_difference(name, there.get(name), here.get(name)) for name in others)
             raise ValueError(
-                f"the checkpoint {str(self.path)!r} is that of another call: {differences}. Remove the file to begin "
+                f"the checkpoint {str(self.path)!r} belongs to another call: {differences}. Remove the file to begin "
                 "anew, or take another path"
             )
         return _decoded(header["state"], arrays)

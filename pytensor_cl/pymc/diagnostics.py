@@ -85,7 +85,7 @@ def drift(draws: np.ndarray) -> np.ndarray:
 
     Chains that begin at nearly the same place, and all move slowly, agree with each other: nested R-hat does not see
     that they are on their way. The difference of the two halves is one number for each chain, with mean zero if the
-    draws are those of one distribution, and many chains show whether it is. The same is done for the squared distances
+    draws come from one distribution, and many chains show whether it is. The same is done for the squared distances
     from the mean of all draws, which grow while chains spread.
 
     Returns shape (parameters,): the larger of both means, in deviations of the draws or of their squared distances.
