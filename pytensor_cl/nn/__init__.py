@@ -6,16 +6,17 @@ linkers; mode OPENCL runs them on the device.
 
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
-from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
-from pytensor_cl.nn.pool import avg_pool, max_pool
+from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from pytensor_cl.nn.pool_functions import pool_1d, pool_2d, pool_3d
 
 __all__ = [
-    "avg_pool",
     "conv1d",
+    "conv1d_transpose",
     "conv2d",
+    "conv2d_transpose",
     "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "max_pool",
+    "conv3d_transpose",
+    "pool_1d",
+    "pool_2d",
+    "pool_3d",
 ]
