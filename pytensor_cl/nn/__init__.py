@@ -8,6 +8,7 @@ from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from pytensor_cl.nn.pool import avg_pool, max_pool
+from pytensor_cl.nn.recognise import recognise
 
 __all__ = [
     "avg_pool",
@@ -18,4 +19,5 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "max_pool",
+    "recognise",
 ]
