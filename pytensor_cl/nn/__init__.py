@@ -7,16 +7,36 @@ linkers; mode OPENCL runs them on the device.
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from pytensor_cl.nn.normalization import (
+    batch_normalization,
+    batch_normalization_test,
+    batch_normalization_train,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_normalization,
+    rms_norm,
+)
 from pytensor_cl.nn.pool_functions import pool_1d, pool_2d, pool_3d
+from pytensor_cl.nn.recognise import recognise
 
 __all__ = [
+    "batch_normalization",
+    "batch_normalization_test",
+    "batch_normalization_train",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_normalization",
     "pool_1d",
     "pool_2d",
     "pool_3d",
+    "recognise",
+    "rms_norm",
 ]
