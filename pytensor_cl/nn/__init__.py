@@ -7,6 +7,7 @@ linkers; mode OPENCL runs them on the device.
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
 from pytensor_cl.nn.pool import avg_pool, max_pool
 
 __all__ = [
@@ -18,4 +19,6 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "max_pool",
+    "nll",
+    "softmax_cross_entropy",
 ]
