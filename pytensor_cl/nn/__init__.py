@@ -7,6 +7,7 @@ linkers; mode OPENCL runs them on the device.
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
 from pytensor_cl.nn.normalization import (
     batch_normalization,
     batch_normalization_test,
@@ -34,9 +35,11 @@ __all__ = [
     "instance_norm",
     "layer_norm",
     "local_response_normalization",
+    "nll",
     "pool_1d",
     "pool_2d",
     "pool_3d",
     "recognise",
     "rms_norm",
+    "softmax_cross_entropy",
 ]
