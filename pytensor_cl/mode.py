@@ -179,7 +179,7 @@ def _inline_markers(fgraph: FunctionGraph) -> None:
         name = default_context_name()
         return has_kernel(node, name, get_context(name).info)
 
-    inline_markers(fgraph, is_kept)
+    inline_markers(fgraph, is_kept, keep_draws=is_for_device)
 
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

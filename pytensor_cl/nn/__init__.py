@@ -8,6 +8,8 @@ from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
+from pytensor_cl.nn.dropout import dropout
+from pytensor_cl.nn.graphs import parameters, state_updates
 from pytensor_cl.nn.normalization import (
     batch_normalization,
     batch_normalization_test,
@@ -31,15 +33,18 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "dropout",
     "group_norm",
     "instance_norm",
     "layer_norm",
     "local_response_normalization",
     "nll",
+    "parameters",
     "pool_1d",
     "pool_2d",
     "pool_3d",
     "recognise",
     "rms_norm",
     "softmax_cross_entropy",
+    "state_updates",
 ]
