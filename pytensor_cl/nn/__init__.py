@@ -8,14 +8,19 @@ from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from pytensor_cl.nn.pool import avg_pool, max_pool
+from pytensor_cl.nn.recurrent import bidirectional, gru, lstm, rnn
 
 __all__ = [
     "avg_pool",
+    "bidirectional",
     "conv1d",
     "conv2d",
     "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "gru",
+    "lstm",
     "max_pool",
+    "rnn",
 ]
