@@ -22,11 +22,13 @@ from pytensor_cl.nn.normalization import (
 )
 from pytensor_cl.nn.pool_functions import pool_1d, pool_2d, pool_3d
 from pytensor_cl.nn.recognise import recognise
+from pytensor_cl.nn.recurrent import bidirectional, gru, lstm, rnn
 
 __all__ = [
     "batch_normalization",
     "batch_normalization_test",
     "batch_normalization_train",
+    "bidirectional",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -35,9 +37,11 @@ __all__ = [
     "conv3d_transpose",
     "dropout",
     "group_norm",
+    "gru",
     "instance_norm",
     "layer_norm",
     "local_response_normalization",
+    "lstm",
     "nll",
     "parameters",
     "pool_1d",
@@ -45,6 +49,7 @@ __all__ = [
     "pool_3d",
     "recognise",
     "rms_norm",
+    "rnn",
     "softmax_cross_entropy",
     "state_updates",
 ]
