@@ -55,7 +55,10 @@ def test_integers_of_convolutions(function, ndim, is_transposed, name):
     x, w = pair(ndim, is_transposed)
     name = "input_dilation" if is_transposed and name == "subsample" else name
     for value, error in [
-        *WRONG_INTS,
+        *(row for row in WRONG_INTS if row[0] is not X),
+        (pt.fscalar(), TypeError),
+        (pt.lvector(), TypeError),
+        (pt.constant(0), ValueError),
         (None, TypeError),
         ((1.5,) * ndim, TypeError),
         ((None,) * ndim, TypeError),
@@ -63,7 +66,7 @@ def test_integers_of_convolutions(function, ndim, is_transposed, name):
     ]:
         with pytest.raises(error, match=f"{name} must be"):
             function(x, w, **{name: value})
-    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8")):
+    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8"), pt.constant(1), X, (X,) * ndim):
         assert function(x, w, **{name: value}).type.ndim == ndim + 2
 
 
@@ -115,7 +118,8 @@ def test_border_modes(function, ndim, is_transposed):
         (1.0, TypeError),
         (True, TypeError),
         ({1: 2}, TypeError),
-        (X, TypeError),
+        (pt.fscalar(), TypeError),
+        (pt.lvector(), TypeError),
         ((1.5,) * ndim, TypeError),
         ((None,) * ndim, TypeError),
         (((1, "half"),) * ndim, TypeError),
