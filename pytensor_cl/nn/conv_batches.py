@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import _vectorize_node
 
+from pytensor_cl.nn.batches import common_batch, lengths_of, shared_entry
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 
 
@@ -38,28 +39,6 @@ _FOLDS = {
 }
 
 
-def shared_entry(value: Variable) -> Variable:
-    """Return a length or parameter of which a batch has the same for all its entries, as lengths of batched arrays."""
-    return value.flatten()[0] if value.type.ndim else value
-
-
-def common_batch(arrays: Sequence[Variable], core_ndims: Sequence[int]) -> tuple[list[Variable], list[Any]]:
-    """Return arrays with the same batch dimensions in front, and the lengths of these."""
-    batches = [a.type.ndim - core for a, core in zip(arrays, core_ndims, strict=True)]
-    ndim = max(batches)
-    padded = [pt.shape_padleft(a, ndim - batch) for a, batch in zip(arrays, batches, strict=True)]
-    patterns = {p.type.broadcastable[:ndim] for p in padded}
-    if len(padded) == 1 or (len(patterns) == 1 and not any(*patterns)):
-        return padded, _lengths(padded[0], range(ndim))
-    shape = list(pt.broadcast_shape(*(_lengths(p, range(ndim)) for p in padded), arrays_are_shapes=True))
-    return [pt.broadcast_to(p, (*shape, *_lengths(p, range(ndim, p.type.ndim)))) for p in padded], shape
-
-
-def _lengths(x: Variable, axes: Sequence[int]) -> list[Any]:
-    """Return lengths of an array, as integers where they are static."""
-    return [x.shape[axis] if x.type.shape[axis] is None else x.type.shape[axis] for axis in axes]
-
-
 def _product(lengths: Sequence[Any]) -> Any:
     product: Any = 1
     for n in lengths:
@@ -69,7 +48,7 @@ def _product(lengths: Sequence[Any]) -> Any:
 
 def _fold(x: Variable, axis: int, groups: Any) -> Variable:
     """Put axis 0 into another one, which is then (groups, batch, members of a group)."""
-    batch, *lengths = _lengths(x, range(x.type.ndim))
+    batch, *lengths = lengths_of(x, range(x.type.ndim))
     x = x.reshape((batch, *lengths[:axis], groups, lengths[axis] // groups, *lengths[axis + 1 :]))
     x = pt.moveaxis(x, 0, axis + 1)
     return x.reshape((*lengths[:axis], batch * lengths[axis], *lengths[axis + 1 :]))
@@ -77,7 +56,7 @@ def _fold(x: Variable, axis: int, groups: Any) -> Variable:
 
 def _unfold(x: Variable, axis: int, groups: Any, batch: Any) -> Variable:
     """Undo `_fold`."""
-    lengths = _lengths(x, range(x.type.ndim))
+    lengths = lengths_of(x, range(x.type.ndim))
     members = lengths[axis] // batch
     x = x.reshape((*lengths[:axis], groups, batch, members // groups, *lengths[axis + 1 :]))
     x = pt.moveaxis(x, axis + 1, 0)
@@ -114,13 +93,13 @@ def _vectorize_convolution(op: Any, node: Apply, *inputs: Variable) -> Sequence[
         if all(v.type.ndim == 0 for v in inputs[2:]):
             return [y]
         _, shape = common_batch(inputs[2:], [0] * len(others))
-        return [pt.broadcast_to(y, (*shape, *_lengths(y, range(core))))]
+        return [pt.broadcast_to(y, (*shape, *lengths_of(y, range(core))))]
     batched = [v for v, flag in zip(inputs[:2], is_batched, strict=True) if flag]
     batched, shape = common_batch(batched, [core] * len(batched))
     batch, flat = _product(shape), iter(batched)
     arrays = []
     for v, flag in zip(inputs[:2], is_batched, strict=True):
         x = next(flat) if flag else v
-        arrays.append(x.reshape((batch, *_lengths(x, range(len(shape), x.type.ndim)))) if flag else v)
+        arrays.append(x.reshape((batch, *lengths_of(x, range(len(shape), x.type.ndim)))) if flag else v)
     y = _convolve(op, arrays, is_batched, batch, others)
-    return [y.reshape((*shape, *_lengths(y, range(1, y.type.ndim))))]
+    return [y.reshape((*shape, *lengths_of(y, range(1, y.type.ndim))))]
