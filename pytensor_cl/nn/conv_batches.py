@@ -25,7 +25,7 @@ class _Fold(NamedTuple):
 
 
 class _Folds(NamedTuple):
-    """How batches are folded: that of one array, or of both: `both` has the axes of the two arrays and the result."""
+    """The folds for a batch of one array, and the axes of both arrays and the result that a batch of both joins."""
 
     left: _Fold
     right: _Fold

@@ -145,12 +145,12 @@ def adaptive_pool(input: Any, output_size: int | Sequence[int | None], mode: str
         Lengths of the result, one for each dimension that is pooled, None for a dimension that stays as it is. An
         integer is for all dimensions but the first two, which are the batch and the channels.
     mode
-        As of `pool_2d`; there is no padding, so that both averages are the same.
+        The mode of `pool_2d`; there is no padding, so that both averages are the same.
 
     Returns
     -------
     TensorVariable
-        Shape (..., m1, m2...), of the dtype as of `pool_2d`.
+        Shape (..., m1, m2...), of the dtype that `pool_2d` gives.
 
     Raises
     ------
@@ -199,12 +199,12 @@ def global_pool(input: Any, mode: str = "average_exc_pad") -> Variable:
     input
         Shape (N, C, ...): a batch of signals with C channels.
     mode
-        As of `pool_2d`; there is no padding, so that both averages are the same.
+        The mode of `pool_2d`; there is no padding, so that both averages are the same.
 
     Returns
     -------
     TensorVariable
-        Shape (N, C), of the dtype as of `pool_2d`.
+        Shape (N, C), of the dtype that `pool_2d` gives.
 
     Raises
     ------
