@@ -4,6 +4,7 @@ They are Ops of the host with gradients of their own, so they work in every mode
 linkers; mode OPENCL runs them on the device.
 """
 
+from pytensor_cl.nn import conv_batches as _conv_batches  # noqa: F401
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
@@ -20,11 +21,12 @@ from pytensor_cl.nn.normalization import (
     local_response_normalization,
     rms_norm,
 )
-from pytensor_cl.nn.pool_functions import pool_1d, pool_2d, pool_3d
+from pytensor_cl.nn.pool_functions import adaptive_pool, global_pool, pool_1d, pool_2d, pool_3d
 from pytensor_cl.nn.recognise import recognise
 from pytensor_cl.nn.recurrent import bidirectional, gru, lstm, rnn
 
 __all__ = [
+    "adaptive_pool",
     "batch_normalization",
     "batch_normalization_test",
     "batch_normalization_train",
@@ -36,6 +38,7 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "dropout",
+    "global_pool",
     "group_norm",
     "gru",
     "instance_norm",
