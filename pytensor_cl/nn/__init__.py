@@ -5,6 +5,7 @@ linkers; mode OPENCL runs them on the device.
 """
 
 from pytensor_cl.nn import init as init
+from pytensor_cl.nn import normalization_formulas as _normalization_formulas  # noqa: F401
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from pytensor_cl.nn.normalization import (
