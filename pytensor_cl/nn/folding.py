@@ -107,12 +107,13 @@ def _weight(node: Apply) -> Variable:
 
 def _with_scaled_weight(node: Apply, factor: Variable) -> Variable | None:
     """Return the output of a convolution or product whose weights are multiplied by a factor for each channel."""
+    op: Any = node.op
     channels, inputs = factor.flatten(), list(node.inputs)
-    if isinstance(node.op, Conv):
+    if isinstance(op, Conv):
         inputs[1] = inputs[1] * _trailing_ones(channels, inputs[1].type.ndim - 1)
-    elif isinstance(node.op, ConvGradInput):
-        w, groups = inputs[0], node.op.groups
-        if groups is None:
+    elif isinstance(op, ConvGradInput):
+        w, groups = inputs[0], op.groups
+        if groups is None:  # a variable
             return None
         # w (in, out / groups, ...): the channels of group g come from the g-th part of the first axis
         parts = w.reshape((groups, w.shape[0] // groups, *(w.shape[i] for i in range(1, w.type.ndim))))
