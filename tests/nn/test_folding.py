@@ -32,16 +32,11 @@ def normalized(rng, x, gamma=True, beta=True, axes=None, **options):
 
 
 def conv(rng, x, groups=1):
-    return nn.conv2d(x, shared(rng, CHANNELS, 4 // groups, 3, 3), border_mode="half", **named(nn.conv2d, groups))
+    return nn.conv2d(x, shared(rng, CHANNELS, 4 // groups, 3, 3), border_mode="half", num_groups=groups)
 
 
 def transposed(rng, groups):
-    return nn.conv_transpose2d(IMAGES, shared(rng, 4, CHANNELS // groups, 3, 3), **named(nn.conv_transpose2d, groups))
-
-
-def named(function, groups):
-    """The argument for the number of groups."""
-    return {"groups": groups}
+    return nn.conv2d_transpose(IMAGES, shared(rng, 4, CHANNELS // groups, 3, 3), None, num_groups=groups)
 
 
 GRAPHS = {
