@@ -6,6 +6,7 @@ linkers; mode OPENCL runs them on the device.
 
 from pytensor_cl.nn import conv_batches as _conv_batches  # noqa: F401
 from pytensor_cl.nn import init as init
+from pytensor_cl.nn import normalization_formulas as _normalization_formulas  # noqa: F401
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
