@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType, Lop, disconnected_type
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.gradient import DisconnectedType, disconnected_type, pullback
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.special import log_softmax, softmax
@@ -124,7 +125,9 @@ class CrossEntropy(Marker):
             floats = [v for v in inputs if v is not given.classes and v is not given.labels]
             used = [(o, g) for o, g in zip(self.build_inner_graph(*inputs), output_grads, strict=True) if _is_given(g)]
             options = {"disconnected_inputs": "ignore", "return_disconnected": "disconnected"}
-            found = dict(zip(floats, Lop([o for o, _ in used], floats, [g for _, g in used], **options), strict=True))
+            with pytensor.config.change_flags(floatX=x.type.dtype):  # the dtype of zeros in gradients of switch
+                inner = pullback([o for o, _ in used], floats, [g for _, g in used], **options)
+            found = dict(zip(floats, inner, strict=True))
             return [found.get(v, disconnected_type()) for v in inputs]
         factors = [
             pt.cast(g, x.type.dtype) if _is_given(g) else pt.zeros_like(loss)
@@ -194,7 +197,7 @@ class PickedLosses(Marker):
         x, classes, labels = inputs
         slope = pt.expand_dims(pt.cast(output_grads[0], x.type.dtype), self.axis)
         is_label = pt.eq(classes, pt.expand_dims(labels, self.axis))
-        return [pt.switch(is_label, -slope, 0), disconnected_type(), disconnected_type()]
+        return [-slope * is_label, disconnected_type(), disconnected_type()]
 
 
 class _Labels(NamedTuple):
@@ -218,7 +221,9 @@ class _Options(NamedTuple):
 def classes_along(x: Any, axis: int) -> Variable:
     """Return the numbers of the classes of `x`, int32, with length 1 in the other dimensions."""
     length = x.type.shape[axis]
-    numbers = pt.arange(x.shape[axis], dtype="int32") if length is None else pt.constant(np.arange(length, dtype="int32"))
+    numbers = (
+        pt.arange(x.shape[axis], dtype="int32") if length is None else pt.constant(np.arange(length, dtype="int32"))
+    )
     return pt.expand_dims(numbers, [d for d in range(x.type.ndim) if d != axis])
 
 
@@ -250,7 +255,9 @@ def _class_weight(x: Any, options: _Options) -> Any:
     """
     weight = as_floats(options.weight, f"{options.name}: weight")
     if weight.type.ndim != 1:
-        raise ValueError(f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class")
+        raise ValueError(
+            f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class"
+        )
     return pt.cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.dtype)
 
 
@@ -278,7 +285,9 @@ def _is_labels(target: Any, name: str) -> bool:
     """Return whether a target has labels; else it has probabilities."""
     kind = target.type.numpy_dtype.kind
     if kind not in "iuf":
-        raise TypeError(f"{name}: target has dtype {target.type.dtype}: it must be labels of an integer dtype, or floats")
+        raise TypeError(
+            f"{name}: target has dtype {target.type.dtype}: it must be labels of an integer dtype, or floats"
+        )
     return kind in "iu"
 
 
@@ -294,7 +303,7 @@ def _by_label(x: Any, target: Any, options: _Options, smoothing: float | None) -
     """
     axis, labels = options.axis, _labels(x, target, options)
     weight = None if options.weight is None else _class_weight(x, options)
-    weights = labels.counts if weight is None else pt.switch(labels.counts, weight[pt.maximum(labels.labels, 0)], 0)
+    weights = labels.counts if weight is None else weight[pt.maximum(labels.labels, 0)] * labels.counts
     if smoothing is None:
         losses: Any = PickedLosses(axis=axis)(x, labels.classes, labels.labels)
     elif smoothing == 0:
@@ -442,8 +451,3 @@ def nll(
         losses = -pt.switch(pt.eq(factor, 0), 0, factor * x).sum(options.axis)
         weights = pt.ones_like(losses)
     return pt.cast(_total(losses, weights, reduction), dtype)
-
-
-def is_constant(variable: Any, value: Any) -> bool:
-    """Return whether a variable is a constant with that value everywhere."""
-    return isinstance(variable, Constant) and bool(np.all(np.asarray(variable.data) == value))
