@@ -4,6 +4,7 @@ They are Ops of the host with gradients of their own, so they work in every mode
 linkers; mode OPENCL runs them on the device.
 """
 
+from pytensor_cl.nn import cross_entropy_formulas as _cross_entropy_formulas  # noqa: F401
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.activations import (
@@ -33,6 +34,7 @@ from pytensor_cl.nn.losses import (
     sigmoid_binary_crossentropy,
 )
 from pytensor_cl.nn.pool import avg_pool, max_pool
+from pytensor_cl.nn.recognise import recognise
 
 __all__ = [
     "avg_pool",
@@ -57,6 +59,7 @@ __all__ = [
     "log_softmax",
     "max_pool",
     "nll",
+    "recognise",
     "relu",
     "selu",
     "sigmoid",
