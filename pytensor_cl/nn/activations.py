@@ -14,7 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor import special
 
 from pytensor_cl.nn.arguments import as_axis, as_floats, as_number
-from pytensor_cl.nn.composed import composed
+from pytensor_cl.nn.composed import cast, composed
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 """The constants of Klambauer et al., 2017: activations keep mean 0 and variance 1."""
@@ -226,4 +226,4 @@ def _along(function: Callable[..., Any], x: Any, axis: int) -> Any:
     """Return a function along an axis, computed as float32 for float16."""
     if x.type.dtype != "float16":
         return function(x, axis=axis)
-    return pt.cast(function(pt.cast(x, "float32"), axis=axis), "float16")
+    return cast(function(cast(x, "float32"), axis=axis), "float16")

@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.raise_op import CheckAndRaise
 
+from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.windows import as_variable
 
 
@@ -48,7 +49,7 @@ def working(x: Any, *others: Any) -> tuple[Any, str]:
     """
     types = [pt.as_tensor_variable(v).type.dtype for v in others]
     dtype = str(np.result_type(x.type.dtype, *types))
-    return pt.cast(x, "float32" if dtype == "float16" else dtype), dtype
+    return cast(x, "float32" if dtype == "float16" else dtype), dtype
 
 
 def one_shape(

@@ -87,6 +87,20 @@ def composed(function: Function, *inputs: Variable) -> Any:
     return Composed(function=_InFloat32(function))(*inputs)
 
 
+class _Cast(NamedTuple):
+    """A change of dtype; the gradient of PyTensor's has the dtype of the result."""
+
+    dtype: str
+
+    def __call__(self, x: Any) -> Any:
+        return pt.cast(x, self.dtype)
+
+
+def cast(x: Any, dtype: str) -> Any:
+    """Return floats in another dtype; their gradient has the dtype of `x`."""
+    return x if x.type.dtype == dtype else Composed(function=_Cast(dtype))(x)
+
+
 def _dtype_of(inputs: Sequence[Any]) -> str:
     """Return the dtype for constants: that of the arrays, float32 for float16."""
     dtype = str(np.result_type(*(v.type.dtype for v in inputs)))

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType, disconnected_type, pullback
+from pytensor.gradient import DisconnectedType, disconnected_grad, disconnected_type, pullback
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.special import log_softmax, softmax
 
 from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, reduced, working
+from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
 
@@ -234,7 +235,7 @@ def _labels(x: Any, target: Any, options: _Options) -> _Labels:
     target = one_shape(x, target, [d for d in range(x.type.ndim) if d != axis], rows, options.name)
     if target.type.dtype == "uint64":
         raise TypeError(f"{options.name}: target is uint64, which int64 cannot hold: cast it to int64 first")
-    target = pt.cast(target, "int64")
+    target = pt.cast(disconnected_grad(target), "int64")
     counts = pt.neq(target, ignored)
     length = x.type.shape[axis]
     fits = pt.and_(pt.ge(target, 0), pt.lt(target, x.shape[axis] if length is None else length))
@@ -258,7 +259,7 @@ def _class_weight(x: Any, options: _Options) -> Any:
         raise ValueError(
             f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class"
         )
-    return pt.cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.dtype)
+    return cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.type.dtype)
 
 
 def _total(losses: Any, weights: Any, reduction: str) -> Variable:
@@ -333,7 +334,7 @@ def _probabilities(x: Any, target: Any, options: _Options, smoothing: float) -> 
     if options.ignore_index != IGNORED:
         raise ValueError(f"{options.name}: ignore_index is for labels, and target has probabilities")
     dims = range(x.type.ndim)
-    probability: Any = pt.cast(one_shape(x, target, list(dims), list(x.type.shape), options.name), x.type.dtype)
+    probability: Any = cast(one_shape(x, target, list(dims), list(x.type.shape), options.name), x.type.dtype)
     if smoothing:
         length = pt.cast(pt.maximum(x.shape[options.axis], 1), x.type.dtype)
         probability = as_number(1 - smoothing, x) * probability + as_number(smoothing, x) / length
@@ -414,7 +415,7 @@ def softmax_cross_entropy(
     else:
         losses = cross_entropy_with(x, _probabilities(x, target, options, smoothing), options.axis)
         weights = pt.ones_like(losses)
-    return pt.cast(_total(losses, weights, reduction), dtype)
+    return cast(_total(losses, weights, reduction), dtype)
 
 
 def nll(
@@ -450,4 +451,4 @@ def nll(
         factor = _probabilities(x, target, options, 0.0)
         losses = -pt.switch(pt.eq(factor, 0), 0, factor * x).sum(options.axis)
         weights = pt.ones_like(losses)
-    return pt.cast(_total(losses, weights, reduction), dtype)
+    return cast(_total(losses, weights, reduction), dtype)

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.special import Softmax
 
 from pytensor_cl.nn.arguments import as_floats, as_number, one_shape, reduced, working
-from pytensor_cl.nn.composed import composed
+from pytensor_cl.nn.composed import cast, composed
 from pytensor_cl.nn.cross_entropy import REDUCTIONS, nll, softmax_cross_entropy
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
@@ -67,7 +67,7 @@ def _pair(output: Any, target: Any, name: str, argument: str, against: str = "ta
     other = one_shape(given, other, range(given.type.ndim), given.type.shape, name, against)
     is_float = other.type.numpy_dtype.kind == "f"
     x, dtype = working(given, *([other] if is_float else []))
-    return x, pt.cast(other, x.type.dtype), dtype
+    return x, cast(other, x.type.dtype) if is_float else pt.cast(other, x.type.dtype), dtype
 
 
 def _check_reduction(reduction: Any, name: str) -> None:
@@ -99,13 +99,13 @@ def binary_crossentropy(output: Any, target: Any) -> Variable:
     """
     p, t, dtype = _pair(output, target, "binary_crossentropy", "output")
     losses = -(t * BoundedLog(complement=False)(p) + (1 - t) * BoundedLog(complement=True)(p))
-    return pt.cast(losses, dtype)
+    return cast(losses, dtype)
 
 
 def sigmoid_binary_crossentropy(output: Any, target: Any) -> Variable:
     """Return ``binary_crossentropy(sigmoid(output), target)``, which is right for large `output` too; see there."""
     x, t, dtype = _pair(output, target, "sigmoid_binary_crossentropy", "output")
-    return pt.cast(LogitLoss()(x, t, 1 - t), dtype)
+    return cast(LogitLoss()(x, t, 1 - t), dtype)
 
 
 def binary_crossentropy_with_logits(
@@ -147,7 +147,7 @@ def binary_crossentropy_with_logits(
     losses = LogitLoss()(x, positive, 1 - t)
     if weight is not None:
         losses = losses * _weight(weight, x, f"{name}: weight")
-    return pt.cast(reduced(losses, reduction), dtype)
+    return cast(reduced(losses, reduction), dtype)
 
 
 def _weight(value: Any, like: Any, name: str) -> Any:
@@ -157,7 +157,7 @@ def _weight(value: Any, like: Any, name: str) -> Any:
     weight = as_floats(value, name)
     if weight.type.ndim > like.type.ndim:
         raise ValueError(f"{name} has {weight.type.ndim} dimensions, and input {like.type.ndim}: it needs no more")
-    return pt.cast(weight, like.type.dtype)
+    return cast(weight, like.type.dtype)
 
 
 def categorical_crossentropy(coding_dist: Any, true_dist: Any) -> Variable:
@@ -190,7 +190,7 @@ def categorical_crossentropy(coding_dist: Any, true_dist: Any) -> Variable:
         return softmax_cross_entropy(node.inputs[0], true_dist, reduction="none", axis=-1)
     p, dtype = working(given)
     logs = BoundedLog(complement=False)(p)
-    return pt.cast(nll(logs, true_dist, reduction="none", axis=-1), dtype)
+    return cast(nll(logs, true_dist, reduction="none", axis=-1), dtype)
 
 
 def confusion_matrix(actual: Any, pred: Any) -> tuple[Variable, Variable]:
@@ -253,7 +253,7 @@ def huber(input: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean
         raise ValueError(f"huber: delta must be a positive number, not {delta!r}")
     x, t, dtype = _pair(input, target, "huber", "input")
     losses = composed(_huber, x, t, as_number(delta, x))
-    return pt.cast(reduced(losses, reduction), dtype)
+    return cast(reduced(losses, reduction), dtype)
 
 
 def _huber(x: Any, target: Any, delta: Any) -> Any:
