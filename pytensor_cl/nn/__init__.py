@@ -4,10 +4,15 @@ They are Ops of the host with gradients of their own, so they work in every mode
 linkers; mode OPENCL runs them on the device.
 """
 
+<<<<<<< HEAD
 from pytensor_cl.nn import conv_batches as _conv_batches  # noqa: F401
+=======
+from pytensor_cl.nn import cross_entropy_formulas as _cross_entropy_formulas  # noqa: F401
+>>>>>>> losses
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import normalization_formulas as _normalization_formulas  # noqa: F401
 from pytensor_cl.nn import numba as _numba  # noqa: F401
+<<<<<<< HEAD
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
 from pytensor_cl.nn.dropout import dropout
@@ -23,20 +28,58 @@ from pytensor_cl.nn.normalization import (
     rms_norm,
 )
 from pytensor_cl.nn.pool_functions import adaptive_pool, global_pool, pool_1d, pool_2d, pool_3d
+=======
+from pytensor_cl.nn.activations import (
+    elu,
+    gelu,
+    hard_sigmoid,
+    hardswish,
+    leaky_relu,
+    log_softmax,
+    relu,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+)
+from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
+from pytensor_cl.nn.embedding import embedding, linear
+from pytensor_cl.nn.losses import (
+    binary_crossentropy,
+    binary_crossentropy_with_logits,
+    categorical_crossentropy,
+    confusion_matrix,
+    huber,
+    sigmoid_binary_crossentropy,
+)
+from pytensor_cl.nn.pool import avg_pool, max_pool
+>>>>>>> losses
 from pytensor_cl.nn.recognise import recognise
 from pytensor_cl.nn.recurrent import bidirectional, gru, lstm, rnn
 
 __all__ = [
+<<<<<<< HEAD
     "adaptive_pool",
     "batch_normalization",
     "batch_normalization_test",
     "batch_normalization_train",
     "bidirectional",
+=======
+    "avg_pool",
+    "binary_crossentropy",
+    "binary_crossentropy_with_logits",
+    "categorical_crossentropy",
+    "confusion_matrix",
+>>>>>>> losses
     "conv1d",
     "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
+<<<<<<< HEAD
     "conv3d_transpose",
     "dropout",
     "global_pool",
@@ -56,4 +99,30 @@ __all__ = [
     "rnn",
     "softmax_cross_entropy",
     "state_updates",
+=======
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "elu",
+    "embedding",
+    "gelu",
+    "hard_sigmoid",
+    "hardswish",
+    "huber",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "max_pool",
+    "nll",
+    "recognise",
+    "relu",
+    "selu",
+    "sigmoid",
+    "sigmoid_binary_crossentropy",
+    "silu",
+    "softmax",
+    "softmax_cross_entropy",
+    "softplus",
+    "softsign",
+>>>>>>> losses
 ]
