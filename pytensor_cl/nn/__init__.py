@@ -9,6 +9,7 @@ from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from pytensor_cl.nn.dropout import dropout
 from pytensor_cl.nn.graphs import parameters, state_updates
+from pytensor_cl.nn.inference import inference
 from pytensor_cl.nn.pool import avg_pool, max_pool
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "dropout",
+    "inference",
     "max_pool",
     "parameters",
     "state_updates",
