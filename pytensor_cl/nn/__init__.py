@@ -17,6 +17,7 @@ from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv
 from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
 from pytensor_cl.nn.dropout import dropout
 from pytensor_cl.nn.graphs import parameters, state_updates
+<<<<<<< HEAD
 from pytensor_cl.nn.normalization import (
     batch_normalization,
     batch_normalization_test,
@@ -55,6 +56,9 @@ from pytensor_cl.nn.losses import (
     huber,
     sigmoid_binary_crossentropy,
 )
+=======
+from pytensor_cl.nn.inference import inference
+>>>>>>> noise
 from pytensor_cl.nn.pool import avg_pool, max_pool
 >>>>>>> losses
 from pytensor_cl.nn.recognise import recognise
@@ -103,6 +107,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+<<<<<<< HEAD
     "elu",
     "embedding",
     "gelu",
@@ -112,6 +117,10 @@ __all__ = [
     "leaky_relu",
     "linear",
     "log_softmax",
+=======
+    "dropout",
+    "inference",
+>>>>>>> noise
     "max_pool",
     "nll",
     "recognise",
