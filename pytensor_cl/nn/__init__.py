@@ -6,6 +6,7 @@ linkers; mode OPENCL runs them on the device.
 
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
+from pytensor_cl.nn.attention import multi_head_attention, rotary, scaled_dot_product_attention
 from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from pytensor_cl.nn.pool import avg_pool, max_pool
 
@@ -18,4 +19,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "max_pool",
+    "multi_head_attention",
+    "rotary",
+    "scaled_dot_product_attention",
 ]
