@@ -1,7 +1,7 @@
 """Attention and its gradients: scaled and masked products, softmax and the product with values, block by block."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -11,14 +11,16 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
-from pytensor_cl.routines.attention.limits import BLOCK_TILES, ITEMS_PER_UNIT
+from pytensor_cl.routines.attention.limits import BLOCK_TILES, ITEMS_PER_UNIT, SIMT_ROWS, SIMT_STEP
 from pytensor_cl.routines.base.blas import lanes_of, register_bytes
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type, local_memory
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch
 from pytensor_cl.routines.gemm.problem import plan_preamble as gemm_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import Tile, register_tile
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
@@ -26,6 +28,8 @@ _OPERAND = Struct(("long", "batch head row col"), name="attention_operand")
 _OPERANDS = "q k v mask grad sums correction"
 _CALL = Struct(("long", f"{_OPERANDS} seed"), name="attention_call")
 _SIZES = "batch heads group queries keys features values offset workspace_size"
+_NDIM = 4
+_SIMT_GRADIENTS = ("query_gradient", "key_gradient", "value_gradient")
 _MASK_TYPES = {"bool": "uchar", "float32": "float", "float64": "double"}
 
 
@@ -156,14 +160,45 @@ class _AttentionRoutine(Routine):
             exp=f"exp_{c}{tile.lanes}" if own_exp else "exp",
         )
 
+    def _simt_source(self, kind: str, rows: int, index: str) -> KernelSource:
+        preambles = [render("attention/plan", operand=_OPERAND, plan=self._struct, call=_CALL)]
+        if self.form.dropout:
+            preambles.append(render("attention/dropout", types=("uint",)))
+        return kernel_source(
+            "attention/simt",
+            preambles=tuple(preambles),
+            kind=kind,
+            ctype=ctype(self.dtype),
+            index=index,
+            rows=rows,
+            step=SIMT_STEP,
+            causal=self.form.causal is not None,
+            mask_type=_MASK_TYPES[self.form.mask] if self.form.mask else None,
+            dropout=bool(self.form.dropout),
+        )
+
+    def _simt_rows(self) -> int:
+        """Return the rows of a tile of schedule simt: four times the side of a work-group, within the limits."""
+        info = self.limits.info
+        return next((r for r in SIMT_ROWS if self._fits(r, info)), SIMT_ROWS[-1])
+
+    def _fits(self, rows: int, info: DeviceInfo) -> bool:
+        side = rows // 4
+        elements = 2 * SIMT_STEP * (rows + 1) + rows * (3 * rows + 2) + 2 * rows * (side + 1)
+        return side * side <= info.max_work_group_size and elements * self.dtype.itemsize <= local_memory(info)
+
     @property
     def _block(self) -> int:
         return BLOCK_TILES * self.tile.nr
 
-    def _kernel(self, kind: str) -> Kernel:
-        source = self._source(kind)
+    def _sources(self, *kinds: str) -> tuple[KernelSource, ...]:
+        if self.schedule == "cpu":
+            return tuple(map(self._source, kinds))
+        return tuple(self._simt_source(kind, self._simt_rows(), "int") for kind in kinds)
+
+    def _kernel(self, source: KernelSource, work_items: int = 1) -> Kernel:
         if source not in self._kernels:
-            self._kernels[source] = self.limits.kernel(source, source.name, 1)
+            self._kernels[source] = self.limits.kernel(source, source.name, work_items)
         return self._kernels[source]
 
     # --- launches ---
@@ -212,12 +247,32 @@ class _AttentionRoutine(Routine):
             "key_gradients": batch * shared * key_tiles,
             "gradients": batch * shared,
         }.get(kind, batch * heads * query_tiles)
-        items = max(1, min(count, ITEMS_PER_UNIT * self.context.info.compute_units))
-        launch = KernelLaunch(self._kernel(kind), (items,), (1,))
+        items = min(count, ITEMS_PER_UNIT * self.context.info.compute_units)
+        launch = KernelLaunch(self._kernel(self._source(kind)), (items,), (1,))
         return launch, self._pack(x, size), outputs, size * items
 
-    def _plan(self, x: _Inputs) -> _Launches:
+    def _simt_launch(self, kind: str, x: _Inputs, outputs: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return a launch of schedule simt, its plan, its outputs, and the elements of its workspace: none."""
+        rows, (batch, heads, queries, features), (_, shared, keys, _) = self._simt_rows(), x.q.shape, x.k.shape
+        owns_queries = kind in ("forward", "query_gradient")
+        depth = x.v.shape[-1] if kind in ("forward", "value_gradient") else features
+        side = rows // 4
+        tiles = ceil_div(queries if owns_queries else keys, rows) * ceil_div(depth, 2 * rows)
+        matrices = min(batch * (heads if owns_queries else shared), MAX_GROUPS)
+        layouts = (v for v in x if v is not None and len(v.shape) == _NDIM)
+        reach = max((max(v.shape[-2:]) + 2 * rows + SIMT_STEP) * max(map(abs, v.strides[-2:])) for v in layouts)
+        kernel = self._kernel(self._simt_source(kind, rows, index_type(2 * reach)), side * side)
+        launch = KernelLaunch(kernel, (tiles * side, matrices * side), (side, side))
+        return launch, self._pack(x, 0), outputs, 0
+
+    def _kinds(self, x: _Inputs) -> dict[str, tuple[int, ...]]:
+        """Return the kernels of a call, and for each the positions of its outputs."""
         raise NotImplementedError
+
+    def _plan(self, x: _Inputs) -> _Launches:
+        make = self._cpu_launch if self.schedule == "cpu" else self._simt_launch
+        made = (make(kind, x, places) for kind, places in self._kinds(x).items())
+        return _Launches(tuple(launch for launch in made if all(launch[0].global_size)))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Enqueue the kernels; outputs are contiguous."""
@@ -226,15 +281,18 @@ class _AttentionRoutine(Routine):
             return
         layouts = _Inputs(*(None if v is None else v.layout for v in x))
         key = tuple(None if v is None else v[:2] for v in layouts)
-        plan = self._plans.lookup(key, lambda: self._plan(layouts))
+        plan = self._plans.get(key)
+        if plan is None:
+            made = self.limits.with_fitting_groups(partial(self._plan, layouts), self._kernels.clear)
+            plan = self._plans.store(key, made)
         starts = (0 if v is None else v.layout.offset for v in (getattr(x, n) for n in _OPERANDS.split()))
         call = _CALL.pack_values(*starts, 0 if x.seed is None else x.seed.layout.offset)
         arrays = (x.q, x.k, x.v, x.mask, x.seed, x.sums, x.correction, x.grad)
         buffers = [None if v is None else v.buffer for v in arrays]
         for launch, packed, places, size in plan.launches:
             results = [outputs[i].buffer if i >= 0 else None for i in places]
-            workspace = self.context.empty((size,), self.dtype).buffer
-            launch.enqueue(self.context.queue, packed, call, *buffers, *results, workspace)
+            workspace = (self.context.empty((size,), self.dtype).buffer,) if size else ()
+            launch.enqueue(self.context.queue, packed, call, *buffers, *results, *workspace)
 
 
 class Attention(_AttentionRoutine):
@@ -250,7 +308,7 @@ class Attention(_AttentionRoutine):
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel."""
-        return (self._source("forward"),)
+        return self._sources("forward")
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of result and sums.
@@ -262,8 +320,8 @@ class Attention(_AttentionRoutine):
         rows = x.q.shape[:-1]
         return Layout.contiguous((*rows, x.v.shape[-1])), Layout.contiguous(rows)
 
-    def _plan(self, x: _Inputs) -> _Launches:
-        return _Launches((self._cpu_launch("forward", x, (0, 1, -1)),))
+    def _kinds(self, x: _Inputs) -> dict[str, tuple[int, ...]]:
+        return {"forward": (0, 1, -1) if self.schedule == "cpu" else (0, 1)}
 
 
 class AttentionGrad(_AttentionRoutine):
@@ -280,8 +338,8 @@ class AttentionGrad(_AttentionRoutine):
         self.output_dtypes = (self.dtype.name,) * 3
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels."""
-        return (self._source("gradients"),)
+        """Return the kernels of ordinary calls."""
+        return self._sources(*(("gradients",) if self.schedule == "cpu" else _SIMT_GRADIENTS))
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the gradients.
@@ -292,13 +350,10 @@ class AttentionGrad(_AttentionRoutine):
         self._check(x)
         return tuple(Layout.contiguous(v.shape) for v in (x.q, x.k, x.v))
 
-    def _plan(self, x: _Inputs) -> _Launches:
+    def _kinds(self, x: _Inputs) -> dict[str, tuple[int, ...]]:
+        if self.schedule == "simt":
+            return {kind: (place, -1) for place, kind in enumerate(_SIMT_GRADIENTS)}
         heads, units = x.q.shape[0] * x.k.shape[1], self.context.info.compute_units
         if heads % units == 0 or heads >= ITEMS_PER_UNIT * units:
-            return _Launches((self._cpu_launch("gradients", x, (0, 1, 2)),))
-        return _Launches(
-            (
-                self._cpu_launch("query_gradient", x, (0, -1, -1)),
-                self._cpu_launch("key_gradients", x, (-1, 1, 2)),
-            )
-        )
+            return {"gradients": (0, 1, 2)}
+        return {"query_gradient": (0, -1, -1), "key_gradients": (-1, 1, 2)}
