@@ -32,6 +32,7 @@ from pytensor_cl.rewriting.decompose.scan import compile_loops
 from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
+from pytensor_cl.rewriting.fusion.cross_entropy import fuse_cross_entropies
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
@@ -124,6 +125,7 @@ PASSES = (
     Pass("decompose_blockwise", decompose_blockwise, 47.95, NOT_HOST),
     Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
     Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
+    Pass("cross_entropy", fuse_cross_entropies, 47.98, NOT_HOST),
     Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
     Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
     Pass("compile_objectives", compile_objectives, 48.945, ONLY_DEVICE),
@@ -177,7 +179,7 @@ def _inline_markers(fgraph: FunctionGraph) -> None:
         name = default_context_name()
         return has_kernel(node, name, get_context(name).info)
 
-    inline_markers(fgraph, is_kept)
+    inline_markers(fgraph, is_kept, keep_draws=is_for_device)
 
 
 OPENCL = Mode(OpenCLLinker(), RewriteDatabaseQuery(include=["fast_run"]))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytensor
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply, Variable
@@ -13,7 +12,7 @@ from pytensor.tensor.type import complex_dtypes, discrete_dtypes, tensor
 
 import pytensor_cl.nn.pool_host as pool_host
 from pytensor_cl.nn.pool_host import Geometry
-from pytensor_cl.nn.windows import Window, as_flag, as_ints, as_pads, as_variable, known, pool_positions
+from pytensor_cl.nn.windows import Window, known, pool_positions
 
 
 class _Pooling(Op):
@@ -237,105 +236,3 @@ class AvgPoolGrad(_Averaging):
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
         """It is linear in dy."""
         return [disconnected_type() if _is_disconnected(tangents[0]) else self(tangents[0], *inputs[1:])]
-
-
-def _parameters(x: Variable, window: Any, strides: Any, padding: Any, ignore_border: bool) -> tuple[Any, ...]:
-    is_for_all = not isinstance(window, Sequence | np.ndarray)
-    ndim = x.type.ndim - 2 if is_for_all else len(window)
-    if is_for_all:
-        as_ints(window, 1, "window")  # a wrong type is a clearer message than a wrong number of dimensions
-        if ndim < 1:
-            raise ValueError(
-                f"an integer window is for all dimensions but the first two, and x has {x.type.ndim}: give window one "
-                f"for each dimension that is pooled, such as {(window,) * max(1, x.type.ndim)}"
-            )
-    if not 1 <= ndim <= 3:
-        raise ValueError(f"window must be for 1 to 3 dimensions, not {ndim}: {window!r}")
-    windows = as_ints(window, ndim, "window")
-    if x.type.ndim < ndim:
-        raise TypeError(f"x has {x.type.ndim} dimension(s), fewer than window={window!r} is for")
-    pads = as_pads(padding, ndim, "padding", modes=())
-    if any(max(map(int, p)) >= k for p, k in zip(pads, windows, strict=True)):
-        raise ValueError(f"padding must be less than window={window!r} in each dimension, not {padding!r}")
-    steps = windows if strides is None else as_ints(strides, ndim, "strides")
-    return windows, steps, pads, not as_flag(ignore_border, "ignore_border")
-
-
-def max_pool(
-    x: Any,
-    window: int | Sequence[int],
-    *,
-    strides: int | Sequence[int] | None = None,
-    padding: Any = 0,
-    ignore_border: bool = True,
-) -> Variable:
-    """Return the largest element of each window.
-
-    Parameters
-    ----------
-    x
-        Shape (..., n1, n2...): the last dimensions are pooled.
-    window
-        Lengths of the window, one for each dimension that is pooled, which are the last 1 to 3 of `x`. An integer is
-        for all dimensions but the first two, which are the batch and the channels.
-    strides
-        From window to window; None: as long as the window.
-    padding
-        Elements at each side that never are the largest: an integer, or per dimension an integer or a pair (before,
-        after). Less than the window.
-    ignore_border
-        Whether windows are inside the padded input; else the last one may reach out of it, as long as it does not
-        begin in the padding.
-
-    Returns
-    -------
-    TensorVariable
-        Shape (..., m1, m2...), of the dtype of `x`. The gradient goes to the first of several largest elements.
-
-    Raises
-    ------
-    TypeError
-        A parameter is not of its type, or `x` is complex.
-    ValueError
-        A parameter has no meaning for `x`.
-    """
-    x = as_variable(x, "max_pool: x")
-    return MaxPool(*_parameters(x, window, strides, padding, ignore_border))(x)
-
-
-def avg_pool(
-    x: Any,
-    window: int | Sequence[int],
-    *,
-    strides: int | Sequence[int] | None = None,
-    padding: Any = 0,
-    ignore_border: bool = True,
-    inc_pad: bool = True,
-) -> Variable:
-    """Return the average of each window.
-
-    Parameters
-    ----------
-    x, window, strides, padding, ignore_border
-        The same as those of `max_pool`; padding elements are zeros.
-    inc_pad
-        Whether padding counts as elements; what a window has outside of the padded input never does.
-
-    Returns
-    -------
-    TensorVariable
-        Shape (..., m1, m2...); of the dtype of `x`, or floatX for integers.
-
-    Raises
-    ------
-    TypeError
-        A parameter is not of its type.
-    ValueError
-        A parameter has no meaning for `x`.
-    """
-    x = as_variable(x, "avg_pool: x")
-    inc_pad = as_flag(inc_pad, "inc_pad")
-    if x.type.dtype in discrete_dtypes:
-        x = cast(x, pytensor.config.floatX)
-    windows, steps, pads, ceil = _parameters(x, window, strides, padding, ignore_border)
-    return AvgPool(windows, steps, pads, ceil, inc_pad)(x)

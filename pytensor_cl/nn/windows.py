@@ -81,6 +81,39 @@ def as_variable(value: Any, name: str) -> Variable:
         raise TypeError(f"{name} must be a tensor or an array, not {value!r}") from error
 
 
+def refuse_keywords(name: str, given: dict[str, Any], known_elsewhere: dict[str, str]) -> None:
+    """Refuse keyword arguments that a function does not have; `known_elsewhere`: what to say of those of others.
+
+    Raises `TypeError`: there is one.
+    """
+    for keyword in given:
+        hint = f": {known_elsewhere[keyword]}" if keyword in known_elsewhere else ""
+        raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}{hint}")
+
+
+def with_static_shape(x: Variable, shape: Any, name: str) -> Variable:
+    """Return `x` with the lengths that a shape knows, checked in the call.
+
+    Raises `TypeError`: the shape is no sequence of integers and None. Raises `ValueError`: it contradicts `x`.
+    """
+    if shape is None:
+        return x
+    message = f"{name} must be None, or {x.type.ndim} integers or None, not {shape!r}"
+    lengths = _items(shape)
+    if lengths is None:
+        raise TypeError(message)
+    lengths = tuple(getattr(n, "data", n) for n in lengths)
+    if not all(n is None or _is_integer(n) or (isinstance(n, np.ndarray) and n.dtype.kind in "iu") for n in lengths):
+        raise TypeError(message)
+    lengths = tuple(n if n is None else int(n) for n in lengths)
+    if len(lengths) != x.type.ndim or any(n is not None and n < 0 for n in lengths):
+        raise ValueError(message)
+    pairs = list(zip(lengths, x.type.shape, strict=True))
+    if any(known(n, m) and n != m for n, m in pairs):
+        raise ValueError(f"{name}={shape!r}, but the array has the static shape {x.type.shape}")
+    return pt.specify_shape(x, lengths) if any(n is not None and m is None for n, m in pairs) else x
+
+
 def _as_pad(value: Any, ndim: int, name: str, modes: Sequence[str], whole: Any) -> Pad:
     """Return the padding of one dimension; `whole` is the argument that it is from."""
     plain = f"{', '.join(map(repr, modes))} or an integer from 0" if modes else "an integer from 0"

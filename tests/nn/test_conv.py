@@ -12,7 +12,7 @@ from pytensor.gradient import verify_grad
 from pytensor_cl import nn
 
 CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
-TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+TRANSPOSED = {1: nn.conv1d_transpose, 2: nn.conv2d_transpose, 3: nn.conv3d_transpose}
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def random_case(rng, ndim):
     batch, per_group, features = rng.choice([0, 1, 2, 3]), rng.integers(1, 4), rng.integers(1, 4)
     x = rng.normal(size=(batch, per_group * groups, *lengths))
     w = rng.normal(size=(features * groups, per_group, *extents))
-    options = {"border_mode": pads, "strides": strides, "dilation": dilation, "groups": groups}
+    options = {"border_mode": pads, "subsample": strides, "filter_dilation": dilation, "num_groups": groups}
     return x, w, options, bool(rng.integers(2))
 
 
@@ -69,7 +69,9 @@ def test_values(rng, ndim):
         y = CONVS[ndim](sx, sw, **options, filter_flip=flip)
         f = pytensor.function([sx, sw], [y, y.shape], mode="FAST_COMPILE")
         got, shape = f(x, w)
-        wanted = direct(x, w, options["border_mode"], options["strides"], options["dilation"], options["groups"], flip)
+        wanted = direct(
+            x, w, options["border_mode"], *(options[n] for n in ("subsample", "filter_dilation", "num_groups")), flip
+        )
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
         assert tuple(shape) == wanted.shape
 
@@ -93,7 +95,7 @@ def test_gradients(rng, ndim):
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "CVM", "NUMBA"])
 def test_modes(rng, mode, c_compiler):
     x, w = variables(2, "x", "w")
-    cost = pt.sqr(nn.conv2d(x, w, border_mode="half", strides=(2, 1))).sum()
+    cost = pt.sqr(nn.conv2d(x, w, border_mode="half", subsample=(2, 1))).sum()
     values = rng.normal(size=(2, 3, 7, 8)), rng.normal(size=(4, 3, 3, 3))
     linker = "cvm" if mode == "CVM" else None
     chosen = pytensor.compile.mode.Mode(linker=linker) if linker else mode
@@ -133,10 +135,10 @@ def test_transposed_is_the_gradient(rng, ndim):
         strides, dilation = (tuple(map(int, rng.integers(1, 4, ndim))) for _ in range(2))
         extra = tuple(int(rng.integers(0, s)) for s in strides)
         x, w = rng.normal(size=(2, 4, *rng.integers(1, 5, ndim))), rng.normal(size=(4, 3, *rng.integers(1, 4, ndim)))
-        options = {"strides": strides, "dilation": dilation, "groups": 2}
-        z = TRANSPOSED[ndim](x, w, output_padding=extra, **options)
+        options = {"filter_dilation": dilation, "num_groups": 2}
+        z = TRANSPOSED[ndim](x, w, input_dilation=strides, output_padding=extra, **options)
         big = pt.tensor("big", shape=z.type.shape, dtype="float64")
-        y = CONVS[ndim](big, w, **options)
+        y = CONVS[ndim](big, w, subsample=strides, **options)
         assert y.type.shape[2:] == x.shape[2:]
         wanted = pytensor.grad((y * x).sum(), big)
         got, wanted = pytensor.function([big], [z, wanted], mode="FAST_COMPILE")(np.zeros(z.type.shape))
@@ -144,7 +146,7 @@ def test_transposed_is_the_gradient(rng, ndim):
         if number:
             continue
         verify_grad(
-            lambda a, b, o=options, e=extra: TRANSPOSED[ndim](a, b, output_padding=e, **o),
+            lambda a, b, o=options | {"input_dilation": strides, "output_padding": extra}: TRANSPOSED[ndim](a, b, **o),
             [x, w],
             rng=rng,
             mode="FAST_COMPILE",
@@ -153,7 +155,7 @@ def test_transposed_is_the_gradient(rng, ndim):
 
 def test_numba_writes_no_warning(rng):
     x, w = variables(1, "x", "w")
-    y = nn.max_pool(nn.conv1d(x, w), 2).sum()
+    y = nn.pool_1d(nn.conv1d(x, w), 2).sum()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f = pytensor.function([x, w], pytensor.grad(y, w), mode="NUMBA")
@@ -163,7 +165,7 @@ def test_numba_writes_no_warning(rng):
 def test_pushforward(rng):
     x, w = variables(1, "x", "w")
     dx, dw = variables(1, "dx", "dw")
-    y = nn.conv1d(x, w, strides=2)
+    y = nn.conv1d(x, w, subsample=2)
     values = [rng.normal(size=s) for s in ((2, 3, 9), (4, 3, 2)) * 2]
     got = pytensor.function(
         [x, w, dx, dw], pytensor.gradient.pushforward(y, [x, w], [dx, dw], use_op_pushforward=True), mode="FAST_COMPILE"
@@ -176,9 +178,9 @@ def test_pushforward(rng):
 def test_what_makes_no_sense_is_refused():
     x, w = pt.tensor("x", shape=(None, 4, 9)), pt.tensor("w", shape=(6, 2, 3))
     for options in (
-        {"strides": 0},
-        {"dilation": (1, 1)},
-        {"groups": 0},
+        {"subsample": 0},
+        {"filter_dilation": (1, 1)},
+        {"num_groups": 0},
         {"border_mode": -1},
         {"border_mode": "wide"},
         {"border_mode": (1, 1)},
@@ -189,7 +191,7 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(TypeError, match="4-d array"):
         nn.conv2d(x, w)
     with pytest.raises(ValueError, match="output_padding"):
-        nn.conv_transpose1d(x, w, output_padding=1)
+        nn.conv1d_transpose(x, w, output_padding=1)
     sx, sw = variables(1, "x", "w")
     f = pytensor.function([sx, sw], nn.conv1d(sx, sw), mode="FAST_COMPILE")
     with pytest.raises(ValueError, match="Shape mismatch"):

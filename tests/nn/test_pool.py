@@ -43,10 +43,12 @@ REDUCTIONS = {
 }
 
 
+POOLS = {1: nn.pool_1d, 2: nn.pool_2d, 3: nn.pool_3d}
+MODES = {"max": "max", "inc": "average_inc_pad", "exc": "average_exc_pad"}
+
+
 def pool(kind, x, window, **options):
-    if kind == "max":
-        return nn.max_pool(x, window, **options)
-    return nn.avg_pool(x, window, inc_pad=kind == "inc", **options)
+    return POOLS[len(window)](x, window, mode=MODES[kind], **options)
 
 
 def random_case(rng, ndim):
@@ -55,11 +57,11 @@ def random_case(rng, ndim):
     pads = tuple((int(rng.integers(0, k)), int(rng.integers(0, k))) for k in window)
     lengths = [int(rng.integers(max(1, k - a), 9)) for k, (a, _) in zip(window, pads, strict=True)]
     x = rng.normal(size=(int(rng.choice([0, 1, 2])), 3, *lengths))
-    return x, window, {"strides": strides, "padding": pads, "ignore_border": bool(rng.integers(2))}
+    return x, window, {"stride": strides, "pad": pads, "ignore_border": bool(rng.integers(2))}
 
 
 def expected(kind, x, window, options):
-    return direct(x, window, options["strides"], options["padding"], not options["ignore_border"], REDUCTIONS[kind])
+    return direct(x, window, options["stride"], options["pad"], not options["ignore_border"], REDUCTIONS[kind])
 
 
 @pytest.mark.parametrize("kind", ["max", "inc", "exc"])
@@ -96,7 +98,7 @@ def test_gradients(rng, kind, ndim):
 def test_a_last_window_that_reaches_out(length, count):
     x = pt.tensor("x", shape=(None, None, None), dtype="float64")
     value = np.arange(float(length)).reshape(1, 1, length)
-    ys = [nn.max_pool(x, 4, strides=3, ignore_border=False), nn.avg_pool(x, (4,), strides=3, ignore_border=False)]
+    ys = [nn.pool_1d(x, 4, False, 3, mode=mode) for mode in ("max", "average_inc_pad")]
     largest, average, shape = pytensor.function([x], [*ys, ys[0].shape], mode="FAST_COMPILE")(value)
     assert largest.shape == average.shape == tuple(shape) == (1, 1, count)
     if count:
@@ -106,7 +108,7 @@ def test_a_last_window_that_reaches_out(length, count):
 
 def test_ties_go_to_the_first_and_padding_is_never_chosen():
     x = pt.tensor("x", shape=(None, None, None), dtype="float64")
-    y = nn.max_pool(x, 2, padding=1)
+    y = nn.pool_1d(x, 2, pad=1)
     f = pytensor.function([x], [y, pytensor.grad(y.sum(), x)], mode="FAST_COMPILE")
     got, slope = f(np.array([[[-np.inf, -np.inf, 3, 3]]]))
     np.testing.assert_array_equal(got, [[[-np.inf, 3, 3]]])
@@ -118,20 +120,20 @@ def test_ties_go_to_the_first_and_padding_is_never_chosen():
 
 def test_integers():
     x = pt.tensor("x", shape=(1, 1, 4), dtype="int8")
-    assert nn.max_pool(x, 2).eval({x: np.int8([[[-128, -128, 3, 2]]])}, mode="FAST_COMPILE").tolist() == [[[-128, 3]]]
-    assert nn.avg_pool(x, 2).type.dtype == pytensor.config.floatX
+    assert nn.pool_1d(x, 2).eval({x: np.int8([[[-128, -128, 3, 2]]])}, mode="FAST_COMPILE").tolist() == [[[-128, 3]]]
+    assert nn.pool_1d(x, 2, mode="average_exc_pad").type.dtype == pytensor.config.floatX
 
 
 def test_what_makes_no_sense_is_refused():
     x = pt.tensor("x", shape=(2, 3, 9))
     for window, options in (
         ((0,), {}),
-        ((2,), {"padding": 2}),
-        ((2,), {"strides": 0}),
-        ((1, 2, 3, 4), {}),
-        ((2, 2), {"padding": (1,)}),
+        (2, {"pad": 2}),
+        (2, {"stride": 0}),
+        ((1, 2), {}),
+        (2, {"pad": (1, 1)}),
     ):
         with pytest.raises(ValueError):
-            nn.max_pool(x, window, **options)
-    with pytest.raises(TypeError, match="fewer"):
-        nn.max_pool(pt.dvector(), (2, 2))
+            nn.pool_1d(x, window, **options)
+    with pytest.raises(TypeError, match="2 dimension"):
+        nn.pool_2d(pt.dvector(), (2, 2))

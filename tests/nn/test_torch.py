@@ -42,17 +42,16 @@ def references(tmp_path_factory):
 
 def build(config, x, w=None):
     """The same with this package."""
-    options = {"strides": config["strides"]}
-    pads = [tuple(p) for p in config["padding"]]
+    function = getattr(nn, config["kind"])
     if w is None:
-        name, rest = config["kind"][:-2], {"padding": pads, "ignore_border": not config["ceil"]}
-        if name == "avg_pool":
-            rest["inc_pad"] = config["inc_pad"]
-        return getattr(nn, name)(x, config["window"], **options, **rest)
-    options |= {"dilation": config["dilation"], "groups": config["groups"], "filter_flip": config["flip"]}
+        return function(x, **{name: config[name] for name in ("ws", "ignore_border", "stride", "pad", "mode")})
+    options = {name: config[name] for name in ("filter_dilation", "num_groups")}
+    options |= {"filter_flip": config["flip"], "border_mode": config["border_mode"] or config["padding"]}
     if "output_padding" in config:
-        options["output_padding"] = config["output_padding"]
-    return getattr(nn, config["kind"])(x, w, border_mode=config["border_mode"] or pads, **options)
+        options |= {"input_dilation": config["subsample"], "output_padding": config["output_padding"]}
+    else:
+        options["subsample"] = config["subsample"]
+    return function(x, w, **options)
 
 
 def graph(config):
