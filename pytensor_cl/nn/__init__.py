@@ -4,6 +4,7 @@ They are Ops of the host with gradients of their own, so they work in every mode
 linkers; mode OPENCL runs them on the device.
 """
 
+from pytensor_cl.nn import attention_formulas as _attention_formulas  # noqa: F401
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 from pytensor_cl.nn.attention import multi_head_attention, rotary, scaled_dot_product_attention

@@ -545,7 +545,7 @@ def _scaled(query: Variable, scale: Any) -> tuple[Variable, float | None]:
     return query * factor.astype(query.dtype), 1.0
 
 
-def multi_head_attention(  # noqa: PLR0913 - torch's arguments
+def multi_head_attention(
     query: Any,
     key: Any,
     value: Any,
