@@ -5,14 +5,22 @@ linkers; mode OPENCL runs them on the device.
 """
 
 <<<<<<< HEAD
+<<<<<<< HEAD
 from pytensor_cl.nn import conv_batches as _conv_batches  # noqa: F401
 =======
 from pytensor_cl.nn import cross_entropy_formulas as _cross_entropy_formulas  # noqa: F401
 >>>>>>> losses
+=======
+from pytensor_cl.nn import attention_formulas as _attention_formulas  # noqa: F401
+>>>>>>> attention
 from pytensor_cl.nn import init as init
 from pytensor_cl.nn import normalization_formulas as _normalization_formulas  # noqa: F401
 from pytensor_cl.nn import numba as _numba  # noqa: F401
 <<<<<<< HEAD
+<<<<<<< HEAD
+=======
+from pytensor_cl.nn.attention import multi_head_attention, rotary, scaled_dot_product_attention
+>>>>>>> attention
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
 from pytensor_cl.nn.dropout import dropout
@@ -93,6 +101,7 @@ __all__ = [
     "layer_norm",
     "local_response_normalization",
     "lstm",
+    "multi_head_attention",
     "nll",
     "parameters",
     "pool_1d",
@@ -101,6 +110,8 @@ __all__ = [
     "recognise",
     "rms_norm",
     "rnn",
+    "rotary",
+    "scaled_dot_product_attention",
     "softmax_cross_entropy",
     "state_updates",
 =======
