@@ -1,4 +1,4 @@
-"""What `train.fit` adds to a step, beside a bare loop over the compiled function with batches made in the loop.
+"""The time that `train.fit` adds to a step, beside a bare loop over the compiled function that makes the same batches.
 
 python benchmarks/fit.py [--mode OPENCL] [--rows 6400] [--repeats 50]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytensor_cl.train.checkpoint import CheckpointFile, callback_names
 from pytensor_cl.train.data import Cut, Source, as_source
-from pytensor_cl.train.files import save_keys
+from pytensor_cl.train.files import check_folder, save_keys
 from pytensor_cl.train.history import History
 from pytensor_cl.train.prefetch import Prefetch
 from pytensor_cl.train.progress import READ_SECONDS, Progress
@@ -265,6 +265,7 @@ def fit(
     named = callback_names(callbacks)
     file = None
     if checkpoint is not None:
+        check_folder(checkpoint)
         if not save_keys(run.variables):
             raise ValueError("a checkpoint of this step needs state=, the shared variables that it changes")
         file = CheckpointFile(checkpoint, {**source.description, **getattr(step, "settings", {})}, named)

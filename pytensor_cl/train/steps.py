@@ -147,7 +147,7 @@ class Step:
     @cached_property
     def evaluate(self) -> "Evaluation":
         """A callable that returns the results of a batch from the prediction graph, and updates nothing."""
-        outputs = _prediction(list(self._results.values()))
+        outputs = nn.inference(list(self._results.values()))
         return Evaluation(list(self._results), _compiled(self.inputs, outputs, {}, self._mode))
 
 
@@ -234,15 +234,6 @@ def _compiled(inputs: Sequence[Variable], outputs: Sequence[Variable], updates: 
     # A choice by time of the device or of another backend for a call would give other last digits in another run.
     with pytensor.config.change_flags(opencl__select_backend=False):
         return pytensor.function(list(inputs), list(outputs), updates=dict(updates), mode=mode)
-
-
-def _prediction(outputs: list[Variable]) -> list[Variable]:
-    """Return the prediction graph of results."""
-    if hasattr(nn, "inference"):
-        return nn.inference(outputs)
-    if nn.state_updates(outputs):
-        raise NotImplementedError("the prediction graph of a step with states; pass evaluate=")
-    return outputs
 
 
 def _has_own_memory() -> bool:

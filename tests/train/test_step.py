@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.gradient import DisconnectedInputError
 
-from pytensor_cl import optimizers, train
+from pytensor_cl import nn, optimizers, train
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.array import GpuArray
@@ -217,3 +217,27 @@ def test_what_is_refused():
     step = train.step(inputs, net.loss, sgd, mode="FAST_COMPILE")
     with pytest.raises(TypeError, match=r"has 2 arrays"):
         step(np.ones((2, 5)))
+
+
+@pytest.mark.parametrize("mode", ["OPENCL", "FAST_COMPILE"])
+def test_running_statistics_and_dropout(context, rng, mode):
+    x, w = pt.dmatrix("x"), pytensor.shared(rng.normal(size=(5, 3)), name="w")
+    mean, var = pytensor.shared(np.zeros(3), name="mean"), pytensor.shared(np.ones(3), name="var")
+    noise = pt.random.shared_rng(seed=3, name="noise")
+    normal, *_ = nn.batch_normalization_train(x @ w, None, None, running_mean=mean, running_var=var)
+    _, dropped = nn.dropout(normal, 0.5, noise)
+    loss = pt.sqr(dropped - 1).mean()
+    step = train.step([x], loss, optimizers.SGD(0.1), metrics={"largest": pt.abs(normal).max()}, mode=mode)
+    assert step.params == [w]
+    assert step.weights == [w, mean, var]
+    assert step.variables == [w, mean, var, noise, step.optimizer, {}]
+    data = rng.normal(size=(8, 5))
+    product = data @ w.get_value()
+    step(data)
+    np.testing.assert_allclose(mean.get_value(), 0.1 * product.mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(var.get_value(), 0.9 + 0.1 * product.var(axis=0, ddof=1), rtol=1e-10)
+    expected = (data @ w.get_value() - mean.get_value()) / np.sqrt(var.get_value() + 1e-4)
+    results = step.evaluate(data)
+    np.testing.assert_allclose(results["loss"], np.square(expected - 1).mean(), rtol=1e-10)
+    np.testing.assert_allclose(results["largest"], np.abs(expected).max(), rtol=1e-10)
+    assert results == step.evaluate(data)
