@@ -14,7 +14,7 @@ from pytensor_cl.train.files import check_folder, save_keys
 from pytensor_cl.train.history import History
 from pytensor_cl.train.prefetch import Prefetch
 from pytensor_cl.train.progress import READ_SECONDS, Progress
-from pytensor_cl.train.run import Means, NaNError, Run, named_results, read, rows_of
+from pytensor_cl.train.run import Means, Run, named_results, read, rows_of
 from pytensor_cl.train.signals import Interrupts
 
 ON_NAN = ("warn", "raise", "ignore")
@@ -59,13 +59,11 @@ class _Loop:
         }
         self._interrupts = Interrupts()
         self._last_read = perf_counter()
-        self._is_in_step = False
 
     def _call(self, name: str) -> None:
         for hook in self._hooks[name]:
             hook(self._run)
 
-    @property
     def _is_finished(self) -> bool:
         return self._run.is_stopped or self._run.epoch >= self._run.epochs
 
@@ -73,10 +71,11 @@ class _Loop:
         """Run all epochs that are left."""
         self._call("on_begin")
         try:
-            if not self._is_finished:
+            if not self._is_finished():
                 with self._interrupts, self._saved_at_the_end():
-                    while not self._is_finished:
+                    while not self._is_finished():
                         self._epoch()
+                self._interrupts.raise_if_any()
         finally:
             self._progress.close()
             self._call("on_end")
@@ -90,8 +89,7 @@ class _Loop:
         try:
             yield
         except BaseException as error:
-            is_whole = not (self._is_in_step or self._interrupts.is_forced or isinstance(error, NaNError))
-            if self._checkpoint is not None and is_whole:
+            if self._checkpoint is not None and self._run.is_whole and not self._interrupts.is_forced:
                 try:
                     self._checkpoint.write(self._run)
                 except Exception as other:
@@ -122,16 +120,13 @@ class _Loop:
             self._call("on_epoch_end")
         finally:
             run.next_epoch()
-        if self._checkpoint is not None and self._every is None and not self._is_finished:
+        if self._checkpoint is not None and self._every is None and not self._is_finished():
             self._checkpoint.write(run)
         self._interrupts.raise_if_any()
 
     def _step(self, batch: tuple[Any, ...]) -> None:
         run = self._run
-        self._is_in_step = True
-        results = run.step(*batch)
-        self._is_in_step = False
-        run.note(results, rows_of(batch))
+        run.do_step(batch)
         now = perf_counter()
         if now - self._last_read >= READ_SECONDS:
             self._last_read = now
