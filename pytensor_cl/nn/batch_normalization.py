@@ -67,7 +67,7 @@ class RunningBatchNormalization(Normalization):
         return [[i >= 3 and o < 3 and row[o] for o in range(len(row))] for i, row in enumerate(pattern)]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
-        """That of the normalisation."""
+        """The gradient is that of the normalisation."""
         gradients = super().pullback(inputs[3:], outputs[:3], cotangents[:3])
         return [*(disconnected_type() for _ in range(3)), *gradients]
 
@@ -115,5 +115,5 @@ class GivenNormalization(Marker):
         return [pt.cast(result, self.dtype)]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
-        """That of the inner graph."""
+        """The gradient is that of the inner graph."""
         return differentiate(self, inputs, cotangents)

@@ -273,9 +273,9 @@ def batch_normalization_test(
     Parameters
     ----------
     inputs, gamma, beta, axes, epsilon
-        As for `batch_normalization_train`.
+        They are those of `batch_normalization_train`.
     mean, var
-        The statistics, in the form of `gamma`: without the normalised axes, or with length one there.
+        Statistics in the form of `gamma`: without the normalised axes, or with length one there.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def batch_normalization_test(
     Raises
     ------
     TypeError, ValueError
-        As for `batch_normalization_train`.
+        They are those of `batch_normalization_train`.
     """
     function = "batch_normalization_test"
     batch = _Batch(function, inputs, axes, gamma=gamma, beta=beta, mean=mean, var=var)
@@ -391,7 +391,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
     Parameters
     ----------
     input, normalized_shape, weight
-        As for `layer_norm`.
+        They are those of `layer_norm`.
     eps
         A number larger than zero; None: the machine epsilon of the dtype, of float32 for float16.
 
@@ -403,7 +403,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
     Raises
     ------
     TypeError, ValueError
-        As for `layer_norm`.
+        They are those of `layer_norm`.
     """
     function = "rms_norm"
     x = _as_floats(input, function, "input")
@@ -504,7 +504,7 @@ def instance_norm(input: Any, *, weight: Any = None, bias: Any = None, eps: floa
     Raises
     ------
     TypeError, ValueError
-        As for `group_norm`.
+        They are those of `group_norm`.
     """
     function = "instance_norm"
     x, epsilon = _images(input, function, 3), _as_number(eps, function, "eps")
