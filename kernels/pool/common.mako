@@ -97,7 +97,7 @@ for (${index} t0 = f0; t0 < l0; ++t0)
         for (; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
             const ${index} where = row + ${tap("t2", 2, spacing)};
             % if w:
-            const ${ctype(dtype)}${w} value = ${name}_load(x + row, t2, ${name}_taps, ${name}_step);
+            const ${ctype(dtype)}${w} value = ${name}_load(x + row, ${tap("t2", 2, spacing)}, ${name}_taps, ${name}_step);
             % else:
             const ${ctype(dtype)} value = x[where];
             % endif
@@ -119,7 +119,7 @@ ${ctype(dtype)}${w} largest = (${ctype(dtype)}${w})(${lowest});
 const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
 ${I} best = (${I})(((at0 + ${first[0]}) * g.n[1] + at1 + ${first[1]}) * g.n[2] + at2 + ${"0" if is_wide else first[2]}) + lane;
 % if spacing == "dilated":
-if (f0 >= l0 || f1 >= l1 || f2 >= l2)
+if (f0 >= l0 || f1 >= l1${"" if is_wide else " || f2 >= l2"})
     best = -1;
 % endif
 <%call expr="visit(width, in_pairs=in_pairs)">

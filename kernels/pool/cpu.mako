@@ -17,6 +17,13 @@
 <%
 is_max_gather, is_search = kind == "max_gather", kind in ("max_gather", "argmax")
 R = place if kind == "argmax" else ctype(other)
+
+
+def chosen(best):
+    """What is stored for the place of the largest element."""
+    if not is_max_gather:
+        return best
+    return f"{best} < 0 ? 0 : v[{best}]" if spacing == "dilated" else f"v[{best}]"
 %>
 ${parts.header()}
 ${parts.load()}
@@ -40,7 +47,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
         ${parts.taps(0)}
         ${parts.taps(1)}
         for (long o = 0; o < g.count[2];) {
-            % if not spacing:
+            % if spacing != "bins":
             if (o >= g.inner_first && o < g.inner_last) {
                 const long o2 = min(o, g.inner_last - 8);  // may overlap those before
                 const long at2 = o2 * ${name}_step - g.pad_lo[2];
@@ -49,7 +56,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 int argmax[8];
                 vstore8(best, 0, argmax);
                 for (int k = 0; k < 8; ++k)
-                    y[o2 + k] = ${"v[argmax[k]]" if is_max_gather else "argmax[k]"};
+                    y[o2 + k] = ${chosen("argmax[k]")};
                 % else:
                 ${parts.reduce(order, lowest, 8)}
                 *(__global ${name}_8 *)(y + o2) = result;
@@ -62,7 +69,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 ${parts.taps(2)}
                 % if is_search:
                 ${parts.search(order, lowest)}
-                y[o2] = ${("best < 0 ? 0 : v[best]" if spacing == "dilated" else "v[best]") if is_max_gather else "best"};
+                y[o2] = ${chosen("best")};
                 % else:
                 ${parts.reduce(order, lowest)}
                 y[o2] = result;
