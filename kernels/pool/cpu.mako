@@ -3,7 +3,8 @@
 ##
 ## Algorithm   Each output is a reduction of its window of x; a window ends at the edge of x.
 ## Operands    x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
-## Tiling      Eight neighbouring windows without padding at a time; the others one by one.
+## Tiling      Eight neighbouring windows without padding at a time; the others one by one, eight elements of a row at a
+##             time if it is long.
 ## NDRange     a partition of the rows of the output.
 ## Invariants  The last eight windows may overlap those before.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
@@ -17,6 +18,7 @@
 <%
 is_max_gather, is_search = kind == "max_gather", kind in ("max_gather", "argmax")
 R = place if kind == "argmax" else ctype(other)
+by_eights = spacing != "dilated" and not inner  # rows of windows that may be long
 
 
 def chosen(best):
@@ -68,10 +70,10 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 const long o2 = o++;
                 ${parts.taps(2)}
                 % if is_search:
-                ${parts.search(order, lowest)}
+                ${parts.search(order, lowest, by_eights=by_eights)}
                 y[o2] = ${chosen("best")};
                 % else:
-                ${parts.reduce(order, lowest)}
+                ${parts.reduce(order, lowest, by_eights=by_eights)}
                 y[o2] = result;
                 % endif
             }
