@@ -68,7 +68,7 @@ def _refuse_convolution(node: Apply, info: DeviceInfo) -> NoKernel | None:
 
 @register_lift(Convolve1d, Convolve2d, numba_safe=False, batched=True, refuse=_refuse_convolution)
 class GpuConvolve(GpuOp):
-    """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise; always computed directly."""
+    """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise."""
 
     operand_placements = (DEVICE, DEVICE, HOST)
 
@@ -82,7 +82,8 @@ class GpuConvolve(GpuOp):
             for t in signals
         ]
         repeated = [t.broadcastable[: -core.ndim] for t in signals]
-        return _Moded(Convolve(context, dtype, core.ndim), casts, repeated)
+        direct = getattr(core, "method", "auto") == "direct"
+        return _Moded(Convolve(context, dtype, core.ndim, direct=direct), casts, repeated)
 
 
 class _Parametrised:
