@@ -146,7 +146,7 @@ def opencl_step(network: Network) -> Any:
     functions = Functions(
         lambda v, w, padded: nn.conv2d(v, w, border_mode="half" if padded else "valid", filter_flip=False),
         lambda v: pt.maximum(v, 0),
-        lambda v: nn.max_pool(v, 2),
+        lambda v: nn.pool_2d(v, 2),
         lambda v: v.flatten(2),
         lambda v: v.mean(axis=(2, 3)),
     )
