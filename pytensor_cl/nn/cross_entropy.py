@@ -12,7 +12,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.special import log_softmax, softmax
 
-from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, reduced, working
+from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, working
 from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
@@ -259,13 +259,15 @@ def _class_weight(x: Any, options: _Options) -> Any:
         raise ValueError(
             f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class"
         )
-    return cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.type.dtype)
+    return cast(
+        one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.type.dtype
+    )
 
 
 def _total(losses: Any, weights: Any, reduction: str) -> Variable:
     """Return the losses, their sum, or their sum over that of the weights; 0 where the weights are 0."""
     if reduction != "mean":
-        return reduced(losses, reduction)
+        return losses if reduction == "none" else losses.sum()
     divisor = pt.cast(weights.sum(), losses.type.dtype)
     return losses.sum() / pt.switch(pt.eq(divisor, 0), 1, divisor)
 

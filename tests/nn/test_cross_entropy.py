@@ -207,7 +207,10 @@ def test_mode_jax(rng):
     ],
 )
 def test_bad_arguments(shapes, options, error, message):
-    logits, labels = pt.tensor("logits", shape=shapes[0], dtype="float64"), pt.tensor("y", shape=shapes[1], dtype="int64")
+    logits, labels = (
+        pt.tensor("logits", shape=shapes[0], dtype="float64"),
+        pt.tensor("y", shape=shapes[1], dtype="int64"),
+    )
     with pytest.raises(error, match=message):
         nn.softmax_cross_entropy(logits, labels, **options)
 
