@@ -3,6 +3,7 @@
 PyTensor lets NUMBA contract a product and a sum to one operation with one rounding. NumPy rounds twice.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -57,6 +58,14 @@ def _register() -> None:
     @numba_core_rv_funcify.register(_RoundedStudentT)
     def student(op: Any, node: Any) -> Any:
         return numba_njit(lambda rng, df, loc, scale: loc + scale * rng.standard_t(df), fastmath=False)
+
+
+def draw_with_numba(kind: type, draw: Callable[..., Any]) -> None:
+    """Register what NUMBA compiles for one draw of a class of Ops: a function of the generator and the parameters."""
+    from pytensor.link.numba.dispatch.basic import numba_njit  # loads NUMBA
+    from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+
+    numba_core_rv_funcify.register(kind)(lambda op, node: numba_njit(draw))
 
 
 def replace_contracted_draws(fgraph: FunctionGraph) -> None:

@@ -20,6 +20,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import custom_rng_deepcopy
 from pytensor.tensor.type_other import NoneTypeT
 
+from pytensor_cl.nn.dropout import MaskRV
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.random.counter import CounterDraw
@@ -40,10 +41,12 @@ _OF_A_DRAW = "name", "perform", "rng_fn", "rng_fn_scipy", "signature"
 def distribution_name(op: RandomVariable) -> str:
     """Return which distribution of `DISTRIBUTIONS` an Op draws from; empty if none.
 
-    It is the name of PyTensor's class. A subclass counts if it draws as that class does. Classes of other packages with
-    the same name do not count, as PyMC's ``WaldRV``, which adds a parameter.
+    It is the name of PyTensor's class, or of the class of dropout's masks. A subclass counts if it draws as that class
+    does. Classes of other packages with the same name do not count, as PyMC's ``WaldRV``, which adds a parameter.
     """
     op_type = type(op)
+    if op_type is MaskRV:
+        return MaskRV.__name__
     for kind in op_type.__mro__:
         if kind.__module__ == RANDOM_VARIABLES and kind.__name__ in DISTRIBUTIONS:
             same = (getattr_static(op_type, a, None) == getattr_static(kind, a, None) for a in _OF_A_DRAW)

@@ -35,6 +35,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pytensor_cl.errors import NegativeStepsError
+from pytensor_cl.nn.dropout import DropoutMask, MaskRV
 from pytensor_cl.rewriting.host_graph.axis_lengths import axis_lengths, length_conditions
 from pytensor_cl.rewriting.host_graph.in_bounds import MESSAGE, in_bounds
 from pytensor_cl.rewriting.host_graph.masks import MASK, is_mask_selection
@@ -233,6 +234,7 @@ _PARAMETERS: dict[type, dict[int, Callable[[Any], Any]]] = {
     LaplaceRV: {1: _positive},
     LogNormalRV: {1: _positive},
     LogisticRV: {1: _positive},
+    MaskRV: {0: _probability},
     NormalRV: {1: _positive},
     PoissonRV: {0: _rate},
     StudentTRV: {0: _positive, 2: _positive},
@@ -248,7 +250,7 @@ _ALWAYS_POSITIVE = {(BetaRV, 0), (BetaRV, 1), (StudentTRV, 0)}
 
 def has_same_draws(node: Apply) -> bool:
     """Return whether NUMBA draws NumPy's numbers."""
-    return type(node.op) in _PARAMETERS
+    return type(node.op) in _PARAMETERS or isinstance(node.op, DropoutMask)
 
 
 def _parameters(node: Apply, conditions: dict[int, Callable[[Any], Any]]) -> Iterator[Check]:

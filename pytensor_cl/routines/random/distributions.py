@@ -424,6 +424,12 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         proper="a > 0.0 && a <= 1.0",
         is_proper=lambda p: 0 < p <= 1,
     ),
+    "MaskRV": Distribution(
+        "z >= a",
+        free=(0,),
+        proper="a >= 0.0 && a <= 1.0",
+        is_proper=lambda p: 0 <= p <= 1,
+    ),
     "CategoricalRV": Distribution(fixed=(0,)),
     "IntegersRV": Distribution(variate="integers", fixed=(0, 1)),
     "GammaRV": Distribution("a * z", "gamma", (0,), (1,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf),
@@ -459,7 +465,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
     "HyperGeometricRV": Distribution(variate="hypergeometric", fixed=(0, 1, 2)),
 }
-"""By the name of PyTensor's Op."""
+"""By the name of the Op's class."""
 
 ARRAYS: dict[str, Distribution] = {
     "BinomialRV": Distribution(
