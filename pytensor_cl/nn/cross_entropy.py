@@ -50,9 +50,9 @@ class CrossEntropy(Marker):
     axis
         Axis of the classes, not negative.
     by_label, by_target
-        Which of the losses there are.
+        Whether there is the loss of that kind.
     loss, gradient
-        Which outputs there are: the losses, in this order, and the gradient with respect to the logits.
+        Whether the outputs are the losses, in this order, and the gradient with respect to the logits.
     """
 
     __props__ = ("axis", "by_label", "by_target", "loss", "gradient")
@@ -239,11 +239,11 @@ def _labels(x: Any, target: Any, options: _Options) -> _Labels:
     counts = pt.neq(target, ignored)
     length = x.type.shape[axis]
     fits = pt.and_(pt.ge(target, 0), pt.lt(target, x.shape[axis] if length is None else length))
-    known = "C" if length is None else str(length)
+    last = "C - 1" if length is None else str(length - 1)
     check = LabelCheck(
         IndexError,
-        f"{options.name}: a label in target is not one of 0 to {known} - 1, where {known} is the length of input's "
-        f"axis {axis}, nor ignore_index={ignored}: check the number of classes and the first label",
+        f"{options.name}: target has a label outside of 0 to {last}, the classes along axis {axis} of input, that is "
+        f"not ignore_index={ignored}",
     )
     safe = check(pt.cast(pt.switch(counts, target, -1), "int32"), pt.all(pt.or_(fits, pt.invert(counts))))
     return _Labels(classes_along(x, axis), safe, counts)
@@ -432,8 +432,12 @@ def nll(
     """Return the negative log-likelihood of labels or probabilities, for logarithms of probabilities.
 
     ``nll(log_softmax(x, axis), target)`` is ``softmax_cross_entropy(x, target)``, which takes one kernel instead of
-    several. Parameters, result and errors are those of `softmax_cross_entropy`; `input` has logarithms of
-    probabilities.
+    several. Parameters and result are those of `softmax_cross_entropy`; `input` has logarithms of probabilities.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `softmax_cross_entropy`.
 
     Examples
     --------

@@ -103,7 +103,13 @@ def binary_crossentropy(output: Any, target: Any) -> Variable:
 
 
 def sigmoid_binary_crossentropy(output: Any, target: Any) -> Variable:
-    """Return ``binary_crossentropy(sigmoid(output), target)``, which is right for large `output` too; see there."""
+    """Return ``binary_crossentropy(sigmoid(output), target)`` for each element, which is right for large `output` too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `binary_crossentropy`.
+    """
     x, t, dtype = _pair(output, target, "sigmoid_binary_crossentropy", "output")
     return cast(LogitLoss()(x, t, 1 - t), dtype)
 
