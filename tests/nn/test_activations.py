@@ -171,17 +171,14 @@ def test_epilogues(context, rng):
     x, w, b = pt.matrix("x", dtype="float32"), pt.matrix("w", dtype="float32"), pt.vector("b", dtype="float32")
     images, filters = pt.tensor4("images", dtype="float32"), pt.tensor4("filters", dtype="float32")
     with pytensor.config.change_flags(opencl__placement="device", on_opt_error="raise"):
-        for function in (nn.relu, nn.gelu, nn.silu, nn.elu, nn.hardswish):
-            product, features = (
-                opencl([x, w, b], function(x @ w + b)),
-                opencl([images, filters], function(nn.conv2d(images, filters))),
-            )
-            for f, kind in ((product, GpuDot22), (features, GpuConv)):
-                (found,) = (op for op in device_ops(f) if isinstance(op, GpuEpilogue))
-                assert isinstance(found.producer, kind)
+        product = opencl([x, w, b], nn.gelu(x @ w + b))
+        features = opencl([images, filters], nn.relu(nn.conv2d(images, filters)))
+    for f, kind in ((product, GpuDot22), (features, GpuConv)):
+        (found,) = (op for op in device_ops(f) if isinstance(op, GpuEpilogue))
+        assert isinstance(found.producer, kind)
     arrays = [rng.normal(size=s).astype("float32") for s in ((5, 7), (7, 3), (3,))]
     z = (arrays[0] @ arrays[1] + arrays[2]).astype("float64")
-    np.testing.assert_allclose(product(*arrays), CASES["hardswish"][1](z), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(product(*arrays), CASES["gelu"][1](z), rtol=1e-5, atol=1e-5)
 
 
 def test_slopes_that_are_arrays(rng):
