@@ -204,7 +204,13 @@ def main() -> None:
     sizes = options.size or SIZES
     if options.child:
         numbers = tuple(map(int, sizes[0].split(",")))
-        print(json.dumps(measured({"jax": jax_calls, "torch": torch_calls}[options.child](options.layer, numbers), options.rounds)))
+        print(
+            json.dumps(
+                measured(
+                    {"jax": jax_calls, "torch": torch_calls}[options.child](options.layer, numbers), options.rounds
+                )
+            )
+        )
         return
     import pytensor_cl
 
