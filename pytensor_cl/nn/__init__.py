@@ -11,6 +11,7 @@ from pytensor_cl.nn.dropout import dropout
 from pytensor_cl.nn.graphs import parameters, state_updates
 from pytensor_cl.nn.inference import inference
 from pytensor_cl.nn.pool import avg_pool, max_pool
+from pytensor_cl.nn.resampling import resize
 
 __all__ = [
     "avg_pool",
@@ -24,5 +25,6 @@ __all__ = [
     "inference",
     "max_pool",
     "parameters",
+    "resize",
     "state_updates",
 ]

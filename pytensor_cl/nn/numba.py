@@ -11,8 +11,12 @@ from pytensor_cl._compat.numba_draws import draw_with_numba
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.nn.dropout import MaskRV
 from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
+from pytensor_cl.nn.resampling import MakeTable, TransposeTable
 
-OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad)
+OPS = (
+    *(Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad),
+    *(MakeTable, TransposeTable),
+)
 
 
 class _RegisterWithNumba(GraphRewriter):
