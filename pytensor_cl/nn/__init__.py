@@ -10,6 +10,7 @@ from pytensor_cl.nn.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_t
 from pytensor_cl.nn.dropout import dropout
 from pytensor_cl.nn.graphs import parameters, state_updates
 from pytensor_cl.nn.inference import inference
+from pytensor_cl.nn.neighbours import images2neibs, neibs2images
 from pytensor_cl.nn.pool import avg_pool, max_pool
 from pytensor_cl.nn.resampling import resize
 
@@ -22,8 +23,10 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "dropout",
+    "images2neibs",
     "inference",
     "max_pool",
+    "neibs2images",
     "parameters",
     "resize",
     "state_updates",
