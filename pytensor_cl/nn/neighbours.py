@@ -8,9 +8,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 
 from pytensor_cl.integers import ceil_div
-from pytensor_cl.nn.resampling import MakeTable, Table, WeightedTake, tables_of, transposed_tables
+from pytensor_cl.nn.resampling import MakeTable, Table, WeightedTake, tables_of, transpose, transposed_tables
 from pytensor_cl.nn.windows import as_variable
 
+MAX_PLANE_ENTRIES = 1 << 20
+"""The most entries of a table for both axes at once, 4 MB: larger images are taken along one axis after the other."""
 MODES = ("valid", "half", "full", "ignore_borders", "wrap_centered")
 _BEFORE = {"half": lambda k: k // 2, "full": lambda k: k - 1, "wrap_centered": lambda k: k // 2}
 """By the mode: how far the first neighbourhood begins before the image."""
@@ -43,6 +45,17 @@ def neighbours_table(mode: str, n: int, k: int, step: int) -> Table:
     index = (np.arange(count)[:, None] * step + np.arange(k) - before).reshape(1, -1)
     index = index % n if mode == "wrap_centered" else np.where((index >= 0) & (index < n), index, -1)
     return index.astype("int32"), None
+
+
+def _of_planes(tables: Sequence[Variable], windows: Sequence[tuple[Any, Any]], width: Any) -> np.ndarray | None:
+    """Return the table of all neighbourhoods of a plane; None if lengths are not known, or it would be large."""
+    if not isinstance(width, int) or not all(isinstance(table, Constant) for table in tables):
+        return None
+    rows, columns = (t.data.reshape(-1, int(k)) for t, (k, _) in zip(tables, windows, strict=True))
+    if rows.size * columns.size > MAX_PLANE_ENTRIES:
+        return None
+    r, c = rows[:, None, :, None], columns[None, :, None, :]
+    return np.where((r < 0) | (c < 0), -1, r * width + c).reshape(1, -1).astype("int32")
 
 
 def _numbers(value: Any, count: int, name: str) -> list[Any]:
@@ -85,9 +98,14 @@ def _has_gaps(mode: str) -> bool:
     return mode in ("half", "full")
 
 
-def _lengths_of(x: Variable, axes: Sequence[int]) -> list[Any]:
-    """Return the lengths of axes: numbers where they are known."""
-    return [x.shape[a] if x.type.shape[a] is None else x.type.shape[a] for a in axes]
+def _lengths_of(x: Variable) -> list[Any]:
+    """Return the lengths of the axes: numbers where they are known."""
+    return [x.shape[a] if n is None else n for a, n in enumerate(x.type.shape)]
+
+
+def _results(index: Variable) -> Any:
+    """Return how many results a table has: a number if it is known."""
+    return index.shape[1] if index.type.shape[1] is None else index.type.shape[1]
 
 
 def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = "valid") -> Variable:
@@ -136,15 +154,18 @@ def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = 
     x = as_variable(ten4, "ten4")
     if x.type.ndim != 4:
         raise TypeError(f"ten4 must have 4 dimensions, (N, C, H, W), not {x.type.ndim}")
-    windows, lengths = _windows(neib_shape, neib_step, mode), _lengths_of(x, (2, 3))
-    for axis, n, window in zip((-2, -1), lengths, windows, strict=True):
-        index = _table(mode, n, window)
-        if not _is_identity(index, n):
-            x = WeightedTake(axis=axis, has_gaps=_has_gaps(mode))(x, index)
+    windows, (images, channels, height, width) = _windows(neib_shape, neib_step, mode), _lengths_of(x)
     (kh, _), (kw, _) = windows
-    images, channels, height, width = _lengths_of(x, range(4))
-    parts = x.reshape((images, channels, height // kh, kh, width // kw, kw)).transpose(0, 1, 2, 4, 3, 5)
-    return parts.reshape((images * channels * (height // kh) * (width // kw), kh * kw))
+    tables = [_table(mode, n, window) for n, window in zip((height, width), windows, strict=True)]
+    rows, columns = map(_results, tables)
+    plane = _of_planes(tables, windows, width)
+    if plane is not None:
+        taken = WeightedTake(axis=-1, has_gaps=_has_gaps(mode))(x.reshape((images, channels, height * width)), plane)
+    else:
+        for axis, n, index in zip((-2, -1), (height, width), tables, strict=True):
+            x = x if _is_identity(index, n) else WeightedTake(axis=axis, has_gaps=_has_gaps(mode))(x, index)
+        taken = x.reshape((images, channels, rows // kh, kh, columns // kw, kw)).transpose(0, 1, 2, 4, 3, 5)
+    return taken.reshape((images * channels * (rows // kh) * (columns // kw), kh * kw))
 
 
 def neibs2images(
@@ -180,12 +201,18 @@ def neibs2images(
     if matrix.type.ndim != 2:
         raise TypeError(f"neibs must be a matrix, not of {matrix.type.ndim} dimensions")
     windows, shape = _windows(neib_shape, neib_step, mode), _numbers(original_shape, 4, "original_shape")
-    tables = [_table(mode, n, window) for n, window in zip(shape[2:], windows, strict=True)]
-    extents = [index.shape[1] if index.type.shape[1] is None else index.type.shape[1] for index in tables]
+    images, channels, height, width = shape
     (kh, _), (kw, _) = windows
-    parts = matrix.reshape((shape[0], shape[1], extents[0] // kh, extents[1] // kw, kh, kw))
-    x = parts.transpose(0, 1, 2, 4, 3, 5).reshape((shape[0], shape[1], *extents))
-    for axis, n, index in zip((-2, -1), shape[2:], tables, strict=True):
+    tables = [_table(mode, n, window) for n, window in zip((height, width), windows, strict=True)]
+    rows, columns = map(_results, tables)
+    plane = _of_planes(tables, windows, width)
+    if plane is not None:
+        taken = matrix.reshape((images, channels, rows * columns))
+        table = pt.constant(transpose(plane, height * width)[0])
+        return WeightedTake(axis=-1, has_gaps=True)(taken, table).reshape(tuple(shape))
+    parts = matrix.reshape((images, channels, rows // kh, columns // kw, kh, kw))
+    x = parts.transpose(0, 1, 2, 4, 3, 5).reshape((images, channels, rows, columns))
+    for axis, n, index in zip((-2, -1), (height, width), tables, strict=True):
         if not _is_identity(index, n):
-            x = WeightedTake(axis=axis, has_gaps=True)(x, *transposed_tables(index, [], n))
+            x = WeightedTake(axis=axis, has_gaps=True)(x, *transposed_tables(index, [], pt.as_tensor_variable(n)))
     return x
