@@ -132,8 +132,8 @@ def convolutions() -> Made:
 
     x, w1, w2 = (pt.tensor4(dtype="float32") for _ in range(3))
     w3, t = pt.fmatrix(), pt.ivector()
-    h = nn.max_pool(pt.maximum(nn.conv2d(x, w1), 0), (2, 2))
-    h = nn.max_pool(pt.maximum(nn.conv2d(h, w2), 0), (2, 2))
+    h = nn.pool_2d(pt.maximum(nn.conv2d(x, w1), 0), (2, 2))
+    h = nn.pool_2d(pt.maximum(nn.conv2d(h, w2), 0), (2, 2))
     p = pt.special.log_softmax(pt.flatten(h, 2) @ w3, axis=1)
     loss = -pt.mean(p[pt.arange(t.shape[0]), t])
     f = pytensor.function([x, w1, w2, w3, t], [loss, *pytensor.grad(loss, [w1, w2, w3])], mode="OPENCL")

@@ -50,7 +50,7 @@ def log_probabilities(x: pt.TensorVariable, parameters: Sequence[SharedVariable]
     w1, b1, w2, b2, w3, b3 = parameters
     for w, b in ((w1, b1), (w2, b2)):
         x = pt.maximum(nn.conv2d(x, w, border_mode="half") + b[:, None, None], 0)
-        x = nn.max_pool(x, 2)
+        x = nn.pool_2d(x, 2)
     return log_softmax(x.reshape((x.shape[0], -1)) @ w3 + b3, axis=-1)
 
 

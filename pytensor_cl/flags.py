@@ -124,7 +124,7 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__random",
         "EnumStr",
         "numpy",
-        "Which numbers draws on a device are: NumPy's own, or those of a generator that counts (philox): others, in "
+        "Which numbers draws on a device are: NumPy's own, or numbers of a generator that counts (philox): others, in "
         "parallel for every distribution and for arrays of parameters.",
         options=("philox",),
     ),

@@ -16,6 +16,7 @@ from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.run.vm import OpenCLVM
+from pytensor_cl.nn.attention_formulas import recognise_all_attention
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.ops.registry import has_kernel
 from pytensor_cl.rewriting.decompose.batched_scan import batch_loops
@@ -32,11 +33,14 @@ from pytensor_cl.rewriting.decompose.scan import compile_loops
 from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
+from pytensor_cl.rewriting.fusion.cross_entropy import fuse_cross_entropies
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
 from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.grouped_rows import fuse_grouped_rows
+from pytensor_cl.rewriting.fusion.joined_elemwise import fuse_joined_elemwise
+from pytensor_cl.rewriting.fusion.last_first import store_last_first
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
@@ -110,6 +114,7 @@ class Pass(NamedTuple):
 PASSES = (
     # the graph of the host backends
     Pass("check_host_backends", _check_host_backends, -0.5),
+    Pass("recognise_attention", recognise_all_attention, -0.004, NOT_HOST),
     Pass("widen_factors", widen_factors, 1.23),
     Pass("mend_sparse_gradients", mend_sparse_gradients, 1.24),
     Pass("keep_host_graph", keep_host_graph, 1.25),
@@ -124,6 +129,7 @@ PASSES = (
     Pass("decompose_blockwise", decompose_blockwise, 47.95, NOT_HOST),
     Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
     Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
+    Pass("cross_entropy", fuse_cross_entropies, 47.98, NOT_HOST),
     Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
     Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
     Pass("compile_objectives", compile_objectives, 48.945, ONLY_DEVICE),
@@ -135,11 +141,13 @@ PASSES = (
     Pass("prepare_host_branches", prepare_host_branches, 49.21),
     # several device Ops become one
     Pass("shorten_loops", shorten_loops, 49.22),
+    Pass("last_first", store_last_first, 49.23),
     Pass("fuse_gather", fuse_gathers, 49.25),
     Pass("embedding_bag", fuse_embedding_bags, 49.28),
     Pass("rowwise", fuse_rows, 49.3),
     Pass("gemv_pair", fuse_gemv_pairs, 49.32),
     Pass("epilogue", fuse_epilogues, 49.35),
+    Pass("joined_elemwise", fuse_joined_elemwise, 49.36),
     Pass("table_lookup", fuse_table_lookups, 49.4),
     Pass("grouped_rows", fuse_grouped_rows, 49.41),
     Pass("merge_slice_updates", merge_slice_updates, 49.42),

@@ -352,7 +352,7 @@ def _construct(
 def shared(value: Any, name: str | None = None, *, target: str | None = None, **options: Any) -> GpuArraySharedVariable:
     """Return a shared variable whose value is always on a device.
 
-    Unlike those of ``pytensor.shared`` it cannot be used by functions of mode NUMBA or JAX.
+    Unlike a variable of ``pytensor.shared`` it cannot be used by functions of mode NUMBA or JAX.
 
     Parameters
     ----------

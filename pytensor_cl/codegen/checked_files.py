@@ -7,13 +7,14 @@ content. A file that was cut, emptied or changed is made again.
 import hashlib
 import logging
 import os
-import tempfile
+import secrets
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
-from pytensor_cl.codegen.folders import make_private
+from pytensor_cl.codegen.folders import make_private, remove_stale
 
 _log = logging.getLogger("pytensor_cl.cache")
 _VERSION = b"pytensor-cl cache 1"
@@ -21,21 +22,46 @@ _TOUCH_SECONDS = 86_400.0  # after which the reading of a file is noted in its t
 _STALE_SECONDS = 3_600.0  # after which a draft belongs to a process that ended
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file at once: other processes see all of it, or what was there before.
+@contextmanager
+def replacing(path: Path, *, is_durable: bool = False) -> Iterator[Path]:
+    """Yield the path of a draft, which takes the place of a file if the block, which writes it, ends without an error.
 
-    Raises `OSError`: it cannot be written; there is no draft left.
+    Other processes see all of the new file, or the old one. With `is_durable` the same holds after a power failure, and
+    drafts that an ended process has left are removed. There is no draft left after an error.
+    """
+    path = path.resolve() if path.is_symlink() else path  # a link stays one
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield draft
+        if is_durable:
+            _flush(draft)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    if is_durable:
+        remove_stale(path.parent, f"{escape(path.name)}.*.tmp")
+        _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    """Write a file, or the names in a folder, from the memory of the operating system to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file at once, with `replacing`.
+
+    Raises `OSError`: it cannot be written.
     """
     make_private(path.parent)
-    handle, draft = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(draft).replace(path)
-    except OSError:
-        with suppress(OSError):
-            Path(draft).unlink(missing_ok=True)
-        raise
+    with replacing(path) as draft:
+        draft.write_bytes(content)
 
 
 def _digest(content: bytes) -> bytes:

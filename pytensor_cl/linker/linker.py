@@ -85,7 +85,7 @@ class OpenCLLinker(Linker):
 
 
 def link_branch(graph: FunctionGraph) -> Callable[..., list[Any]]:
-    """Return a callable that takes the values of the inputs of a conditional's branch and returns those of its outputs.
+    """Return a callable that takes the values of the inputs of a conditional's branch and returns its outputs' values.
 
     The rewritten graph stays as it is. Its outputs may be inputs.
     """

@@ -89,7 +89,7 @@ def glorot_uniform(
         A factor, or the name of the function that follows: "relu", "tanh", "sigmoid", "selu", "linear".
     layout
         The order of axes: "io" (inputs, outputs), which matrices have by default, for ``x @ w``; "oi" for `linear`;
-        "oi..." for filters of convolutions; "io..." for those of transposed ones; "...io" for channels last.
+        "oi..." for filters of convolutions; "io..." for filters of transposed convolutions; "...io" for channels last.
     dtype
         dtype of the result; None: floatX.
     """
@@ -110,7 +110,7 @@ def glorot_normal(
     Parameters
     ----------
     rng, shape, gain, layout, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     """
     shape = _shape_of(shape)
     return _scaled(rng, "normal", _gain(gain) ** 2 * 2 / max(sum(_fans(shape, layout)), 1), shape, dtype)
@@ -129,7 +129,7 @@ def he_uniform(
     Parameters
     ----------
     rng, shape, gain, layout, dtype
-        They are those of `glorot_uniform`. The gain is the root of 2 by default, as PyTorch's; Lasagne's is 1.
+        The same as for `glorot_uniform`. The gain is the root of 2 by default, as PyTorch's; Lasagne's is 1.
     """
     shape = _shape_of(shape)
     return _scaled(rng, "uniform", _gain(gain) ** 2 / max(_fans(shape, layout)[0], 1), shape, dtype)
@@ -148,7 +148,7 @@ def he_normal(
     Parameters
     ----------
     rng, shape, gain, layout, dtype
-        They are those of `glorot_uniform`. The gain is the root of 2 by default, as PyTorch's; Lasagne's is 1.
+        The same as for `glorot_uniform`. The gain is the root of 2 by default, as PyTorch's; Lasagne's is 1.
     """
     shape = _shape_of(shape)
     return _scaled(rng, "normal", _gain(gain) ** 2 / max(_fans(shape, layout)[0], 1), shape, dtype)
@@ -167,7 +167,7 @@ def lecun_uniform(
     Parameters
     ----------
     rng, shape, gain, layout, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     """
     return he_uniform(rng, shape, gain=gain, layout=layout, dtype=dtype)
 
@@ -185,7 +185,7 @@ def lecun_normal(
     Parameters
     ----------
     rng, shape, gain, layout, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     """
     return he_normal(rng, shape, gain=gain, layout=layout, dtype=dtype)
 
@@ -206,7 +206,7 @@ def orthogonal(
     Parameters
     ----------
     rng, shape, gain, layout, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     """
     shape = _shape_of(shape)
     _, outputs = _axes(shape, layout)
@@ -232,7 +232,7 @@ def normal(
     Parameters
     ----------
     rng, shape, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     mean
         Their mean.
     std
@@ -254,7 +254,7 @@ def uniform(
     Parameters
     ----------
     rng, shape, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     low, high
         The limits; Lasagne's defaults are -0.01 and 0.01.
     """
@@ -272,7 +272,7 @@ def constant(
     Parameters
     ----------
     rng, shape, dtype
-        They are those of `glorot_uniform`.
+        The same as for `glorot_uniform`.
     value
         The number.
     """

@@ -139,7 +139,7 @@ class CheckedAddend(Forwarding):
 class CheckedBatch(Forwarding):
     """A batched routine, which broadcasts only along batch dimensions known to be one when the graph is compiled.
 
-    The first of its two operands is a matrix; the second has `core_ndim` dimensions besides those of the batch.
+    The first of its two operands is a matrix; the second has `core_ndim` dimensions besides the batch dimensions.
     """
 
     def __init__(self, routine: Any, node: Apply, what: str = "a product", core_ndim: int = 2) -> None:

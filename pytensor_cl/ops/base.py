@@ -52,7 +52,7 @@ class CheckedRoutine(Routine, Protocol):
 
 @runtime_checkable
 class AcceptsDonations(Protocol):
-    """A routine that can use the memory of inputs as that of its results."""
+    """A routine that can use the memory of inputs for its results."""
 
     def accept_donations(self, inputs: Sequence[int]) -> None:
         """Use the memory of these inputs: nothing else reads them, now or later."""

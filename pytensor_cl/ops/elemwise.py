@@ -44,7 +44,7 @@ class GpuElemwise(GpuOp):
 
     @staticmethod
     def _host_inputs(inputs: list[Variable], ndim: int) -> list[Variable]:
-        """Return host variables of the same Types; those of host values have as many dimensions as the outputs."""
+        """Return host variables of the same Types; variables for host values have as many dimensions as the outputs."""
         return [TensorType(v.type.dtype, (1,) * ndim)() if is_by_value(v) else as_host_variable(v) for v in inputs]
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:

@@ -40,7 +40,7 @@ class SupportsEpilogue(GpuOp):
 class GpuEpilogue(GpuOp):
     """A device Op and an elementwise function of its output and of extra operands, in one kernel.
 
-    Its inputs are those of the Op, then the extra operands.
+    Its inputs are the inputs of the Op, then the extra operands.
     """
 
     __props__ = ("producer", "function", "context_name")
@@ -62,7 +62,7 @@ class GpuEpilogue(GpuOp):
         return self.producer.prefers_row_major(index)
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Divide a sequence with an entry for each input into those of the producer and of the extra operands."""
+        """Divide a sequence with an entry for each input into the producer's and the extra operands' entries."""
         count = len(inputs) - len(self.function.inputs) + 1
         return inputs[:count], inputs[count:]
 

@@ -71,7 +71,7 @@ class GpuGroupedRows(GpuOp):
         return self.apply(inputs, types)
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return the shapes that the row function infers, and those of the matrices that are added to."""
+        """Return the shapes that the row function infers, and the shapes of the matrices that are added to."""
         operands, indices, bases = self.split(shapes)
         seen = list(operands)
         for k, index in self.gathers:

@@ -68,7 +68,7 @@ class IfElseWithDeviceGraphs(LazyIfElse):
 
 
 class _Branches:
-    """Runs one of two branches, of which that of the true condition is first."""
+    """Runs one of two branches; the first is for a true condition."""
 
     def __init__(self, branches: Sequence[Callable[..., list[Any]]], is_array: Sequence[bool]) -> None:
         self._true, self._false = branches

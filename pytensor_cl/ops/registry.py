@@ -203,7 +203,7 @@ def _no_kernel(node: Apply, reason: str) -> NoKernel:
 
 @register_lift(Blockwise, numba_safe=False, every_dtype=True)
 def lift_blockwise(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
-    """Blockwise(op)(x) -> the device Op of a batch; without batch dimensions that of ``op(x)``."""
+    """Blockwise(op)(x) -> the device Op of a batch; without batch dimensions the device Op of ``op(x)``."""
     op: Any = node.op
     if op.batch_ndim(node) == 0:
         core = op.core_op.make_node(*node.inputs)

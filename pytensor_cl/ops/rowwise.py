@@ -66,7 +66,7 @@ class GpuRowwise(GpuOp):
         return f"GpuRowwise{{axes={self.axes}: {step_names(self.function)}}}"
 
     def placement_of(self, index: int) -> str:
-        """Arrays must be on the device; host values are those of the fused nodes."""
+        """Arrays must be on the device; host values are the fused nodes' host values."""
         return ANY
 
     def _spread(self, form: str, entries: Sequence[Any], one: Any) -> tuple[Any, ...]:

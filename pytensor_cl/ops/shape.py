@@ -219,7 +219,7 @@ class _Contiguous(ViewRoutine):
 
 @register_lift(CpuContiguous, numba_safe=False, every_dtype=True)
 class GpuCpuContiguous(GpuOp):
-    """Device counterpart of `CpuContiguous`; copies only where the strides are not those of C order."""
+    """Device counterpart of `CpuContiguous`; copies only an array that is not in C order."""
 
     view_map = {0: [0]}
     is_compute = False

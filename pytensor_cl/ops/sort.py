@@ -46,7 +46,7 @@ class GpuArgSort(GpuOp):
 
 @register_batched_lift(SortOp, ArgSortOp, every_dtype=True)
 def lift_batched_sort(node: Apply, context_name: str, info: DeviceInfo) -> GpuSort | GpuArgSort | NoKernel:
-    """Blockwise(sort)(x) -> GpuSort(x), along an axis of x after those of the batch."""
+    """Blockwise(sort)(x) -> GpuSort(x), along an axis of x after the batch axes."""
     core: Any = node.op.core_op
     moved = type(core)(core.kind, core.axis + node.op.batch_ndim(node))
     kind = GpuSort if isinstance(core, SortOp) else GpuArgSort

@@ -76,7 +76,7 @@ class CsrSampledDot(Op):
 
 
 class RowsOfColumns(Op):
-    """Conversion of the index arrays of compressed columns (CSC) to those of compressed rows (CSR).
+    """Conversion of the index arrays of compressed columns (CSC) to index arrays of compressed rows (CSR).
 
     Inputs are the rows of the entries and the column pointers (int32), and the number of rows (0-d integer). Outputs
     are where each entry comes from, its column, and the row pointers (int32).

@@ -54,7 +54,7 @@ def check_others(others: Mapping[str, Any]) -> None:
 
 
 def check_model(model: Any) -> Any:
-    """Return the model, or that of the context."""
+    """Return the model, or the context's model."""
     if model is not None and not isinstance(model, Model):
         raise TypeError(f"the first argument is a pymc.Model, not {model!r}; draws= is given by name")
     model = modelcontext(model)
@@ -88,7 +88,7 @@ def check_numbers(
 
 
 def check_initvals(model: Any, initvals: Any, sampler: str) -> None:
-    """Raise if starting values are not those of variables of the model, or the sampler has no use for them."""
+    """Raise if starting values are for no variables of the model, or the sampler has no use for them."""
     if initvals is None:
         return
     if sampler == "smc":
@@ -108,7 +108,7 @@ def check_callback(callback: Any) -> None:
 
 
 def check_var_names(model: Any, var_names: Sequence[str] | None) -> None:
-    """Raise a ValueError if names are not those of free variables or deterministics."""
+    """Raise a ValueError if names belong to no free variables or deterministics."""
     if var_names is None:
         return
     if isinstance(var_names, str):

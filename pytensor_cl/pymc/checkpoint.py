@@ -1,13 +1,11 @@
 """Checkpoints: the state of a run in a file, from which the same call of `sample` goes on bit for bit.
 
-The state of an object is that of its attributes (`state_dict`): numbers, arrays, generators, shared variables, and
+The state of an object is the state of its attributes (`state_dict`): numbers, arrays, generators, shared variables, and
 other objects of this package. Compiled functions and what describes the model have none.
 """
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -22,6 +20,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs, io_toposort
 
 import pytensor_cl
+from pytensor_cl.codegen.checked_files import replacing
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.progress import warn
 
@@ -33,7 +32,7 @@ _HEADER = "pytensor_cl.pymc.sample"
 
 
 def state_dict(thing: Any, seen: set[int] | None = None) -> dict[str, Any]:
-    """Return the state of an object: that of its attributes by name, in nested dicts and lists of plain values."""
+    """Return the state of an object: the state of its attributes by name, in nested dicts and lists of plain values."""
     seen = set() if seen is None else seen
     seen.add(id(thing))
     if hasattr(thing, "state_dict"):
@@ -114,7 +113,7 @@ def model_digest(model: Any) -> str:
     """Return a digest of the Ops and constants of a model's log density, data included."""
     digest = hashlib.sha256()
     log_density, values = model.logp(), model.value_vars
-    # Which parameters are which: those of other models may have changed places.
+    # Which parameters are which: in another model they may have changed places.
     used = [value.name for value in graph_inputs([log_density]) if value in values]
     digest.update(f"{[value.name for value in values]} {used} ".encode())
     _digest_graph([log_density], digest.update)
@@ -191,7 +190,7 @@ class Checkpoint:
         if others:
             differences = "; ".join(_difference(name, there.get(name), here.get(name)) for name in others)
             raise ValueError(
-                f"the checkpoint {str(self.path)!r} is that of another call: {differences}. Remove the file to begin "
+                f"the checkpoint {str(self.path)!r} belongs to another call: {differences}. Remove the file to begin "
                 "anew, or take another path"
             )
         return _decoded(header["state"], arrays)
@@ -212,17 +211,9 @@ class Checkpoint:
         self._next = now + max(SECONDS, _SHARE * (now - begun))
 
     def _write(self, header: str, arrays: list[np.ndarray]) -> None:
-        handle, draft = tempfile.mkstemp(prefix=self.path.name, suffix=".draft", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                named: Any = {f"array{i}": array for i, array in enumerate(arrays)}
-                np.savez(file, header=np.array(header), **named)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(self.path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        named: Any = {f"array{i}": array for i, array in enumerate(arrays)}
+        with replacing(self.path, is_durable=True) as draft, draft.open("wb") as file:
+            np.savez(file, header=np.array(header), **named)
 
 
 def _difference(name: str, there: Any, here: Any) -> str:

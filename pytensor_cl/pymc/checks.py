@@ -15,10 +15,10 @@ def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
     PyMC puts a `CheckParameterValue` around each log-density, and replaces it by such a switch when it compiles a
     function. `vectorize_graph` of a graph with checks joins the conditions of all points of the batch: one bad point
     then gives an error, or ``-inf``, for all of them. After this function only the bad point has ``-inf``. Call it
-    before `vectorize_graph`, and take gradients of what it returns: those of a bad point are zero, or NaN where the
+    before `vectorize_graph`, and take gradients of what it returns: gradients at a bad point are zero, or NaN where the
     density is.
 
-    Checks that PyMC does not replace either, those of ``icdf``, stay. They raise `ParameterValueError` for the whole
+    Checks of ``icdf``, which PyMC does not replace either, stay. They raise `ParameterValueError` for the whole
     batch.
 
     Parameters

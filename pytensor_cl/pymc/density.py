@@ -25,7 +25,7 @@ def check_continuous(model: Any) -> None:
     named_axes = [value.name for value in model.value_vars if isinstance(value.type, XTensorType)]
     if named_axes:
         raise NotImplementedError(
-            f"free variables of pymc.dims cannot be sampled: {', '.join(named_axes)}; those of pymc with dims= can"
+            f"free variables of pymc.dims cannot be sampled: {', '.join(named_axes)}; variables of pymc with dims= can"
         )
 
 
@@ -95,7 +95,7 @@ class ModelDensity:
     def __call__(self, position: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """Return the graphs of the log density of all chains, minus infinity at bad parameters, and of its gradient.
 
-        Their shapes are (chains,) and (chains, parameters), as that of `position`; their dtype is floatX.
+        Their shapes are (chains,) and (chains, parameters), as `position` has; their dtype is floatX.
         """
         chains = self._chains(position)
         total, *found = self._of_all_chains([self._total, *self._gradient.values()], position)

@@ -93,7 +93,7 @@ def _describe(value: Variable, term: TensorVariable) -> _Term | None:
 
 
 def _code(variable: Variable, is_elementwise: bool, constants: dict[Constant, None]) -> Hashable:
-    """Return what an input of the graph must have in common with that of another one."""
+    """Return what inputs of two graphs must have in common."""
     if not isinstance(variable, Constant):
         return variable
     if is_elementwise and variable.type.ndim == 0 and variable not in constants:

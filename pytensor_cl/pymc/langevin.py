@@ -114,7 +114,7 @@ class Langevin(Chains):
         return self._function([], [], updates, "advance")
 
     def _added(self, error: Any, takes: Any) -> list[Any]:
-        """Return the totals of an iteration with those of one more step."""
+        """Return the totals of an iteration with one more step."""
         acceptance, accepted, diverging, worst = self._totals
         dtype = self.density.dtype
         return [

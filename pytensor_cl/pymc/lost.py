@@ -34,14 +34,14 @@ class States(Protocol):
 def lost_chains(log_density: np.ndarray, deviations: np.ndarray, excess: np.ndarray | float = 0.0) -> np.ndarray:
     """Return which chains are where the posterior has next to no mass.
 
-    A chain is lost if two numbers are far below those of the other chains: its mean log density, and an estimate of the
+    A chain is lost if two numbers are far below the other chains' numbers: its mean log density, and an estimate of the
     logarithm of the mass of the region where it moves. The estimate is the mean log density plus the sum of the
     logarithms of the deviations of the chain's own states. For a normal distribution without correlations it is exact,
     up to a constant; for any other one it is too large, as no distribution with these deviations has more volume. So
     from the estimates of the others `excess` is subtracted: equal modes of which one is correlated are not lost. Far
     below is: below the median of the upper half of all chains by more than 10 and 30 median absolute deviations of that
     half; 5 for the log density of a chain that did not move at all. Half of two chains is one, and has no deviation:
-    then that of a normal distribution's log density, the square root of half the number of parameters, takes its place.
+    then a normal distribution's, the square root of half the number of parameters, takes its place.
     So
 
     - a chain in another mode is lost only if that mode has less than exp(-10) of the mass; a lower mode that is wide
@@ -68,9 +68,9 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray, excess: np.ndar
 def mass_excess(deviations: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Return by how much the logarithm of the mass of each chain's region is overestimated by deviations, at most.
 
-    The volume of a distribution (the exponential of its entropy) is at most that of independent normal variables with
-    the same deviations, and at least that of independent normal variables with the same root mean squared gradients
-    (Stam's inequality).
+    The volume of a distribution (the exponential of its entropy) is at most the volume of independent normal variables
+    with the same deviations, and at least the volume of independent normal variables with the same root mean squared
+    gradients (Stam's inequality).
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         product = deviations * slopes

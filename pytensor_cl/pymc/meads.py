@@ -18,7 +18,7 @@ _MOST_EARLY_STEPS = 100
 
 
 def largest_eigenvalue(vectors: np.ndarray) -> float:
-    """Return an estimate of the largest eigenvalue of the second moments of `vectors`, that of the dominant ones.
+    """Return an estimate of the largest eigenvalue of the second moments of `vectors`, weighted by the dominant ones.
 
     It is the trace of the squared matrix divided by the trace (Hoffman and Sountsov 2022, section 3.1), each without
     bias, and is at least the mean eigenvalue.
@@ -140,7 +140,7 @@ class Meads:
         scale, step, damping, active = np.empty((n, size)), np.empty(n), np.empty(n), np.ones(n)
         for k, members in enumerate(self._folds):
             other = found[k - 1]
-            # Before the chains have moved far, their spread says little: the damping is then that of the time so far.
+            # Before the chains have moved far, their spread says little: the damping then follows from the time so far.
             rate = max(other.rate, 1 / max(self._time, other.step))
             scale[members], step[members] = other.scale, other.step
             damping[members] = 1 - math.exp(-2 * other.step * rate)

@@ -53,9 +53,9 @@ class TreeChains:
         return np.asarray(log_density, "float64"), np.asarray(gradient, "float64")
 
     def _gradient_of(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log densities and gradients at the leaves of some chains; those of the others have no meaning.
+        """Return the log densities and gradients at the leaves of some chains; other chains' values mean nothing.
 
-        The number of positions that are evaluated is that of all chains divided by a power of two: each of these
+        The number of positions that are evaluated is the number of all chains divided by a power of two: each of these
         numbers has kernels and a captured graph of its own.
         """
         rows = self.chains

@@ -50,7 +50,7 @@ class PriorDraws:
         improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
         if improper:
             raise ValueError(
-                f"sampler 'smc' begins with draws from the prior, and that of {', '.join(improper)} is improper"
+                f"sampler 'smc' begins with draws from the prior, and the prior of {', '.join(improper)} is improper"
             )
         self.is_rounded = False
         self._names = [value.name for value in model.value_vars]

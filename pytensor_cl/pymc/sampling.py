@@ -132,7 +132,7 @@ def sample(
     progressbar : bool
         Whether there is a progress bar if stderr is a terminal.
     callback : function, optional
-        Called after each iteration, that of a warm-up included, with a `pytensor_cl.pymc.Record`. If it raises
+        Called after each iteration, also in the warm-up, with a `pytensor_cl.pymc.Record`. If it raises
         `KeyboardInterrupt`, sampling ends with the draws so far.
     checkpoint : path, optional
         A file to which the state of the run is written every few seconds, and at the end. If it exists, the run goes on
@@ -155,7 +155,7 @@ def sample(
     ------
     ValueError
         If an argument is out of its range, the sampler is not known, the model has discrete or no free variables, or
-        the checkpoint is that of another model or of other arguments.
+        the checkpoint is of another model or of other arguments.
     NotImplementedError
         If a free variable is one of ``pymc.dims``.
     KeyboardInterrupt
@@ -367,7 +367,7 @@ def summary(
     length = len(flat) // superchains
     rhats = nested_rhat(flat[: superchains * length], superchains)
     ess, rhat = float(np.min(bulk_ess(flat))), float(np.max(rhats))
-    # Single trajectories diverge; those of an iteration of "meads" are its steps.
+    # Single trajectories diverge; the trajectories of an iteration of "meads" are its steps.
     counts = stats.get("n_diverging", stats["diverging"])
     trajectories = stats["n_steps"].sum() if "n_diverging" in stats else counts.size
     divergences = int(counts.sum())
@@ -414,7 +414,7 @@ def _judge_rhat(rhats: np.ndarray, superchains: int, length: int, names: Sequenc
 
 
 def _judge_drift(drifts: np.ndarray, names: Sequence[str]) -> None:
-    """Warn if the draws are those of chains that are on their way."""
+    """Warn if the chains had not reached the posterior."""
     far = drifts > _DRIFT_TOLERANCE
     if far.any():
         bad = list(dict.fromkeys(name for name, value in zip(names, far, strict=True) if value))

@@ -57,7 +57,7 @@ class ShardedHamiltonian:
     """Hamiltonian trajectories of chains on several devices; it does what a `Hamiltonian` does on one.
 
     The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
-    compute at the same time. Statistics are those of all chains, in the order of the parts, but for one: the criterion
+    compute at the same time. Statistics are over all chains, in the order of the parts, but for one: the criterion
     of the trajectory length compares a chain with the mean of its part.
     """
 

@@ -218,7 +218,7 @@ def _join(t, c, gradient, rng):
     _copy(t.position[c], t.end_position[end, c])
     _copy(t.momentum[c], t.end_momentum[end, c])
     _copy(gradient, t.end_gradient[end, c])
-    # States far from the start are preferred: the whole weight of the new half against that of the old one.
+    # States far from the start are preferred: the whole weight of the new half against the old half's.
     if math.log(rng.random()) < t.log_weight[1, c] - t.log_weight[0, c]:
         _copy(t.chosen_position[1, c], t.chosen_position[0, c])
         _copy(t.chosen_gradient[1, c], t.chosen_gradient[0, c])

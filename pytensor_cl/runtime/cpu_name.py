@@ -36,7 +36,7 @@ _AVX512_NAMES = (
     "knl",
     "knm",
 )
-_STRUCTURE_BYTES = 1024  # size of the structure in PoCL 3.0; that of the next device follows
+_STRUCTURE_BYTES = 1024  # size of the structure in PoCL 3.0; the next device's structure follows
 _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps the pointer until the process ends
 _named: dict[int, str] = {}  # keys: addresses of devices
 

@@ -213,7 +213,7 @@ def _note_empty(platform: str) -> None:
     text = f"the platform {platform} has no device"
     if "rusticl" in platform.lower():
         text += (
-            ": it has those of the drivers that the environment variable RUSTICL_ENABLE names, such as "
+            ": it has the devices of the drivers that the environment variable RUSTICL_ENABLE names, such as "
             "RUSTICL_ENABLE=radeonsi, iris, nouveau or llvmpipe (the CPU)"
         )
     _empty.append(text)

@@ -1,7 +1,7 @@
 """Names of platforms that do not change when another driver is installed; a changed device of a name is reported.
 
-The driver loader numbers platforms, in an order that differs even between runs. A name is that of a driver (``pocl``,
-``intel``, ...). PoCL can be installed several times: the name ``pocl`` is that of the wheel on which this package
+The driver loader numbers platforms, in an order that differs even between runs. A name is a driver's (``pocl``,
+``intel``, ...). PoCL can be installed several times: the name ``pocl`` means the wheel on which this package
 depends, any other PoCL is named with its version (``pocl-3.1``). Platforms with the same name number their
 devices on, the newest version first.
 """
@@ -113,7 +113,7 @@ def bundled_folder() -> Path | None:
 
 
 def _is_from_wheel(platform_version: str, library: str) -> bool:
-    """Return whether a PoCL is that of the wheel: by its file, or by its version where the file is not known."""
+    """Return whether a PoCL is the wheel's: by its file, or by its version where the file is not known."""
     folder = bundled_folder()
     if library:
         return folder is not None and Path(library).resolve().is_relative_to(folder.resolve())
@@ -194,7 +194,7 @@ def report_change_of_device(spec: str, device: str) -> None:
 
 
 def first_device_numbers(names: Sequence[PlatformName], counts: Sequence[int]) -> list[int]:
-    """Return the number of each platform's first device among those of the same name."""
+    """Return the number of each platform's first device among the platforms of the same name."""
     first = [0] * len(names)
     taken: dict[str, int] = {}
     for k in sorted(range(len(names)), key=lambda k: names[k].rank):

@@ -111,7 +111,7 @@ class Kernel:
         return self.handle.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
 
     def local_memory(self, device: "cl.Device") -> int:
-        """Return the bytes of local memory that the compiled kernel uses on `device`, without those of arguments."""
+        """Return the bytes of local memory that the compiled kernel uses on `device`, without its arguments."""
         return self.handle.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
 
 

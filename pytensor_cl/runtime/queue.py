@@ -13,7 +13,7 @@ from pytensor_cl.runtime.interfaces import QueueHooks
 from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS, in_another_thread
 from pytensor_cl.runtime.launch_capture import LaunchCapture
 
-_MAX_KEPT = 64  # objects that are kept for commands, after which those of commands that have run are released
+_MAX_KEPT = 64  # objects that are kept for commands, after which the objects of finished commands are released
 
 
 class Queue:

@@ -147,7 +147,7 @@ def default_context_name() -> str:
 
 @contextmanager
 def default_context(name: str) -> Iterator[None]:
-    """Make another context that of graphs that name none, while functions are compiled.
+    """Give graphs that name no context another one, while functions are compiled.
 
     Parameters
     ----------

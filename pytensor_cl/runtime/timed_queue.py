@@ -16,7 +16,7 @@ KERNEL, COPY, UPLOAD, DOWNLOAD = "kernel", "copy", "upload", "download"
 
 
 class Command(NamedTuple):
-    """A command of the device; times are those of the host's ``perf_counter_ns``.
+    """A command of the device; times are on the clock of the host's ``perf_counter_ns``.
 
     `kind`: KERNEL, COPY, UPLOAD or DOWNLOAD; `name`: name of the kernel; `nbytes`: bytes of a transfer; `step`: number
     of the step that enqueued it (`CommandLog.step`); `enqueued`, `start`, `end`: when the host enqueued it, and when

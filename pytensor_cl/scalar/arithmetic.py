@@ -136,7 +136,7 @@ def _integer_power(emitter: Emitter, x: Value, y: Value) -> Value:
 
 
 def _without_sign(emitter: Emitter, x: Value) -> Value:
-    """Half powers of -0 and of -infinity are those of 0 and of infinity."""
+    """Half powers of -0 and of -infinity are the half powers of 0 and of infinity."""
     return emitter.bind(emitter.select(x.equals(-float("inf")), -x, emitter.bind(x + 0)))
 
 

@@ -1,7 +1,7 @@
 """PyTensor's scalar Ops as OpenCL C: a table, and the traversal of a `Composite`.
 
 Ops on float16 compute in float32, and round each output to float16, inside a `Composite` too: a fused graph and one
-that is not give the same numbers, those of PyTensor's Python backend.
+that is not give the same numbers, which are PyTensor's Python backend's.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Scalar Ops of complex numbers as OpenCL C.
 
 NumPy's answers where a part is infinite or not a number hold for arithmetic, comparisons, ``abs``, ``sign``, ``sqrt``
-and ``log``. Functions are written with those of real numbers, after Kahan (1987), "Branch cuts for complex elementary
-functions", so branch cuts and signed zeros are C99's.
+and ``log``. Functions are written with functions of real numbers, after Kahan (1987), "Branch cuts for complex
+elementary functions", so branch cuts and signed zeros are C99's.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ def _mul_without_zeros(emitter: Emitter, x: Complex, y: Complex) -> Complex:
 
 
 def _divide(emitter: Emitter, x: Complex, y: Complex) -> Complex:
-    """Smith's method, as NumPy has it: a division by zero is that of both parts."""
+    """Smith's method, as NumPy has it: a division by zero divides both parts by it."""
     c, d = emitter.bind(y.real), emitter.bind(y.imag)
     is_swapped = d.call("fabs") > c.call("fabs")
     large, small = emitter.bind(emitter.select(is_swapped, d, c)), emitter.bind(emitter.select(is_swapped, c, d))
@@ -134,7 +134,7 @@ def _sign(emitter: Emitter, z: Complex) -> Complex:
     return emitter.select(both, Complex(nan, nan), unit)
 
 
-# Comparisons: NumPy's order is that of the real parts, then that of the imaginary ones
+# Comparisons: NumPy orders by the real parts, then by the imaginary parts
 
 
 def _ordered(strict: bool, swapped: bool) -> Emit:
@@ -257,7 +257,7 @@ def _pow(emitter: Emitter, x: Complex, y: Complex) -> Complex:
     return emitter.select(y.is_true(), general, _one(x))
 
 
-# Trigonometric and hyperbolic functions; those of z are those of i z
+# Trigonometric and hyperbolic functions; trigonometric ones of z are hyperbolic ones of i z
 
 
 def _grown(emitter: Emitter, angle: Value, name: str, argument: Value) -> Value:

@@ -14,7 +14,7 @@ EmitGraph = Callable[[Emitter, ScalarInnerGraphOp, Values], Values]
 
 
 def _for_these_dtypes(loop: ScalarLoop, values: Values) -> ScalarLoop:
-    """The inner graph of a loop inside `Elemwise` may still be that of other dtypes."""
+    """The inner graph of a loop inside `Elemwise` may still have other dtypes."""
     node = loop.make_node(*(ps.get_scalar_type(value.dtype)() for value in values))
     assert isinstance(node.op, ScalarLoop)
     return node.op

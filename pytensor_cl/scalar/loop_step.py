@@ -302,5 +302,5 @@ def _program(
         raise CannotUnroll(f"a step keeps {program.held} numbers, more than {MOST_HELD}")
     sized = {d.number for a in arrays for d in a.dims if d.kind == "axis"}
     if any(d.kind == "axis" and d.number not in sized for a in arrays for d in a.out_dims):
-        raise CannotUnroll("the length of an output is not that of an input")
+        raise CannotUnroll("an output and an input differ in length")
     return program

@@ -41,6 +41,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.dtypes import is_special, is_supported
 from pytensor_cl.codegen.emitter import Emitter, Value
+from pytensor_cl.disjoint_sets import DisjointSets
 from pytensor_cl.scalar.base import emit
 from pytensor_cl.scalar.integer_division import divides_integers, is_nonzero
 
@@ -66,27 +67,21 @@ class Cells(NamedTuple):
         return any(tag is not None for tag in self.tags)
 
 
-class Axes:
-    """Numbers of axes. Dimensions that an elementwise operation aligns have one axis (union-find)."""
+class Axes(DisjointSets[int]):
+    """Numbers of axes. Dimensions that an elementwise operation aligns have one axis: their numbers are joined."""
 
     def __init__(self) -> None:
-        self._parent: list[int] = []
+        super().__init__()
+        self._next = 0
 
     def new(self) -> int:
         """Return the number of a new axis."""
-        self._parent.append(len(self._parent))
-        return len(self._parent) - 1
-
-    def root(self, axis: int) -> int:
-        """Return the number that all axes have that were joined with one."""
-        while self._parent[axis] != axis:
-            axis = self._parent[axis]
-        return axis
+        self._next += 1
+        return self._next - 1
 
     def join(self, first: int, second: int) -> None:
-        """Make two axes one."""
-        first, second = sorted((self.root(first), self.root(second)))
-        self._parent[second] = first
+        """Make two axes one; the smaller number stands for both."""
+        super().join(*sorted((self.root(first), self.root(second))))
 
 
 def _objects(shape: Sequence[int], values: Iterable[Any]) -> np.ndarray:

@@ -13,7 +13,7 @@ from pytensor_cl import nn
 from tests.helpers import CHECKOUT
 
 CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
-TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+TRANSPOSED = {1: nn.conv1d_transpose, 2: nn.conv2d_transpose, 3: nn.conv3d_transpose}
 
 
 def tensor(*shape, dtype="float32"):
@@ -30,7 +30,7 @@ FUNCTIONS = [(f, n, is_t) for is_t, table in ((False, CONVS), (True, TRANSPOSED)
 every_convolution = pytest.mark.parametrize(
     ("function", "ndim", "is_transposed"), FUNCTIONS, ids=lambda v: getattr(v, "__name__", "")
 )
-every_pool = pytest.mark.parametrize("function", [nn.max_pool, nn.avg_pool])
+every_pool = pytest.mark.parametrize(("function", "ndim"), [(nn.pool_1d, 1), (nn.pool_2d, 2), (nn.pool_3d, 3)])
 
 X = pt.iscalar("n")
 WRONG_INTS = [
@@ -50,11 +50,15 @@ WRONG_INTS = [
 
 
 @every_convolution
-@pytest.mark.parametrize("name", ["strides", "dilation"])
+@pytest.mark.parametrize("name", ["subsample", "filter_dilation"])
 def test_integers_of_convolutions(function, ndim, is_transposed, name):
     x, w = pair(ndim, is_transposed)
+    name = "input_dilation" if is_transposed and name == "subsample" else name
     for value, error in [
-        *WRONG_INTS,
+        *(row for row in WRONG_INTS if row[0] is not X),
+        (pt.fscalar(), TypeError),
+        (pt.lvector(), TypeError),
+        (pt.constant(0), ValueError),
         (None, TypeError),
         ((1.5,) * ndim, TypeError),
         ((None,) * ndim, TypeError),
@@ -62,7 +66,7 @@ def test_integers_of_convolutions(function, ndim, is_transposed, name):
     ]:
         with pytest.raises(error, match=f"{name} must be"):
             function(x, w, **{name: value})
-    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8")):
+    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8"), pt.constant(1), X, (X,) * ndim):
         assert function(x, w, **{name: value}).type.ndim == ndim + 2
 
 
@@ -79,30 +83,30 @@ def test_groups(function, ndim, is_transposed):
         (0, ValueError),
         (-2, ValueError),
     ]:
-        with pytest.raises(error, match="groups must be"):
-            function(x, w, groups=value)
-    with pytest.raises(ValueError, match=r"3 channels of x.*groups=2"):
-        function(x, w, groups=2)
+        with pytest.raises(error, match="num_groups must be"):
+            function(x, w, num_groups=value)
+    with pytest.raises(ValueError, match=r"3 channels of input.*num_groups=2"):
+        function(x, w, num_groups=2)
     if not is_transposed:
-        with pytest.raises(ValueError, match=r"x has 3 channels, but w has kernels for 9"):
-            function(x, w, groups=3)
+        with pytest.raises(ValueError, match=r"input has 3 channels, but filters are for 9"):
+            function(x, w, num_groups=3)
 
 
 @every_convolution
 def test_static_channels_and_features(function, ndim, is_transposed):
     x, w = pair(ndim, is_transposed, channels=(3, 2))
-    with pytest.raises(ValueError, match=rf"{function.__name__}: x has 3 channels.*w"):
+    with pytest.raises(ValueError, match=rf"{function.__name__}: input has 3 channels.*filters"):
         function(x, w)
     if not is_transposed:
         x, w = pair(ndim, False, channels=(4, 2), features=(3, 3))
-        with pytest.raises(ValueError, match=r"3 features of w.*groups=2"):
-            function(x, w, groups=2)
+        with pytest.raises(ValueError, match=r"3 features of filters.*num_groups=2"):
+            function(x, w, num_groups=2)
         x, w = pair(ndim, False, channels=(None, 2), features=(3, 3))
-        with pytest.raises(ValueError, match=r"3 features of w.*groups=2"):
-            function(x, w, groups=2)
+        with pytest.raises(ValueError, match=r"3 features of filters.*num_groups=2"):
+            function(x, w, num_groups=2)
     x, w = pair(ndim, is_transposed, channels=(3, None))
-    with pytest.raises(ValueError, match=r"3 channels of x.*groups=2"):
-        function(x, w, groups=2)
+    with pytest.raises(ValueError, match=r"3 channels of input.*num_groups=2"):
+        function(x, w, num_groups=2)
 
 
 @every_convolution
@@ -114,7 +118,8 @@ def test_border_modes(function, ndim, is_transposed):
         (1.0, TypeError),
         (True, TypeError),
         ({1: 2}, TypeError),
-        (X, TypeError),
+        (pt.fscalar(), TypeError),
+        (pt.lvector(), TypeError),
         ((1.5,) * ndim, TypeError),
         ((None,) * ndim, TypeError),
         (((1, "half"),) * ndim, TypeError),
@@ -137,17 +142,17 @@ def test_border_modes_by_name_in_a_tuple_and_by_position(function, ndim, is_tran
     for mode in ("valid", "half", "full"):
         shape = function(x, w, border_mode=mode).type.shape
         assert function(x, w, border_mode=(mode,) * ndim).type.shape == shape
-        assert function(x, w, mode).type.shape == shape
-    assert function(x, w, ("valid",) * ndim).type.shape == function(x, w, 0).type.shape
+        assert function(x, w, None, None, mode).type.shape == shape
+    assert function(x, w, border_mode=("valid",) * ndim).type.shape == function(x, w, border_mode=0).type.shape
 
 
 @every_convolution
 def test_arrays_of_convolutions(function, ndim, is_transposed):
     x, w = pair(ndim, is_transposed)
     for value in (None, "a", object(), tensor(8, 8), tensor(*(3,) * (ndim + 1)), tensor(*(3,) * (ndim + 3))):
-        with pytest.raises(TypeError, match=rf"{function.__name__}: x must"):
+        with pytest.raises(TypeError, match=rf"{function.__name__}: input must"):
             function(value, w)
-        with pytest.raises(TypeError, match=rf"{function.__name__}: w must"):
+        with pytest.raises(TypeError, match=rf"{function.__name__}: filters must"):
             function(x, value)
 
 
@@ -175,7 +180,7 @@ def test_output_padding(ndim):
         ((1,) * 4, ValueError),
     ]:
         with pytest.raises(error, match="output_padding must be"):
-            function(x, w, strides=2, output_padding=value)
+            function(x, w, input_dilation=2, output_padding=value)
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "OPENCL"])
@@ -201,7 +206,7 @@ def test_integers_do_not_wrap(context, rng, dtype):
     y = nn.conv1d(x, w)
     assert y.dtype == np.sum(np.zeros(1, dtype)).dtype
     wanted = sum(convolve(a[0, c].astype("int64"), b[0, c].astype("int64"), "valid") for c in range(2))
-    big = nn.conv_transpose1d(x, w.dimshuffle(1, 0, 2))
+    big = nn.conv1d_transpose(x, w.dimshuffle(1, 0, 2))
     assert big.dtype == y.dtype
     full = sum(convolve(a[0, c].astype("int64"), b[0, c].astype("int64"), "full") for c in range(2))
     for mode in ("FAST_COMPILE", "OPENCL"):
@@ -223,75 +228,171 @@ def test_mixed_integers_and_floats():
 
 
 @every_pool
-def test_windows(function):
-    x = tensor(2, 3, 8, 8)
-    for name in ("window", "strides"):
-        more = {} if name == "window" else {"window": 2}
-        for value, error in [*WRONG_INTS, ((2, 2.5), TypeError), ((2, None), TypeError), ((2, 0), ValueError)]:
-            with pytest.raises(error, match=f"{name}.* must be"):
-                function(x, **more, **{name: value})
-    with pytest.raises(TypeError, match="window must be"):
+@pytest.mark.parametrize("name", ["ws", "stride", "dilation"])
+def test_windows(function, ndim, name):
+    x = tensor(2, 3, 8, 8, 8)
+    for value, error in [
+        *WRONG_INTS,
+        ((2.5,) * ndim, TypeError),
+        ((None,) * ndim, TypeError),
+        ((0,) * ndim, ValueError),
+    ]:
+        with pytest.raises(error, match=f"{function.__name__}: {name} must be"):
+            function(x, **({"ws": 2} | {name: value}))
+    with pytest.raises(TypeError, match="ws must be"):
         function(x, None)
 
 
 @every_pool
-def test_an_integer_window_needs_batch_and_channels(function):
-    for x in (tensor(8, 8), tensor(8), tensor()):
-        with pytest.raises(ValueError, match=r"integer window.*first two.*one for each dimension"):
-            function(x, 2)
-    assert function(tensor(8, 8), (2, 2)).type.shape == (4, 4)
-    with pytest.raises(TypeError, match=r"x has 1 dimension.*window"):
-        function(tensor(8), (2, 2))
-    with pytest.raises(ValueError, match=r"window.*6"):
-        function(tensor(2, 2, 4, 4, 4, 4, 4, 4), 2)
+def test_leading_dimensions_of_pools(function, ndim):
+    assert function(tensor(*(8,) * ndim), 2).type.shape == (4,) * ndim
+    assert function(tensor(2, 3, 5, *(8,) * ndim), 2).type.shape == (2, 3, 5, *(4,) * ndim)
+    with pytest.raises(TypeError, match=rf"{function.__name__}: input must have {ndim} dimension"):
+        function(tensor(*(8,) * (ndim - 1)), 2)
 
 
 @every_pool
-def test_paddings(function):
-    x = tensor(2, 3, 8, 8)
+def test_paddings(function, ndim):
+    x = tensor(2, 3, 8, 8, 8)
     for value, error in [
         (None, TypeError),
         (0.5, TypeError),
         (True, TypeError),
-        (X, TypeError),
-        ((None, 0), TypeError),
+        ((None,) * ndim, TypeError),
         ("half", TypeError),
         ("valid", TypeError),
-        (("half", 0), TypeError),
+        (("half",) * ndim, TypeError),
         (2, ValueError),
         (-1, ValueError),
-        ((1,), ValueError),
-        ((1, 1, 1), ValueError),
-        (((0, 2), 0), ValueError),
+        ((1,) * (ndim + 1), ValueError),
+        (((0, 2),) * ndim, ValueError),
     ]:
-        with pytest.raises(error, match="padding"):
-            function(x, 2, padding=value)
-    assert function(x, 3, padding=((1, 2), 0)).type.shape == (2, 3, 3, 2)
+        with pytest.raises(error, match=rf"{function.__name__}: pad must"):
+            function(x, 2, pad=value)
+    assert function(x, 3, pad=((1, 2),) * ndim).type.shape[-ndim:] == (3,) * ndim
 
 
 @every_pool
-def test_flags_of_pools(function):
-    names = [n for n in ("ignore_border", "inc_pad") if n in inspect.signature(function).parameters]
-    for name in names:
-        for value in ("no", None, 2, 0.0):
-            with pytest.raises(TypeError, match=f"{name} must be True or False"):
-                function(tensor(2, 3, 8, 8), 2, **{name: value})
+def test_flags_of_pools(function, ndim):
+    for value in ("no", None, 2, 0.0):
+        with pytest.raises(TypeError, match="ignore_border must be True or False"):
+            function(tensor(2, 3, 8, 8, 8), 2, value)
+        with pytest.raises(TypeError, match="return_indices must be True or False"):
+            function(tensor(2, 3, 8, 8, 8), 2, return_indices=value)
+    with pytest.raises(ValueError, match="return_indices is only for mode='max'"):
+        function(tensor(2, 3, 8, 8, 8), 2, mode="sum", return_indices=True)
+    for value, error in (("average", ValueError), ("MAX", ValueError), (None, TypeError), (1, TypeError)):
+        with pytest.raises(error, match="mode must be one of"):
+            function(tensor(2, 3, 8, 8, 8), 2, mode=value)
 
 
 @every_pool
-def test_arrays_of_pools(function):
+def test_arrays_of_pools(function, ndim):
     for value in (None, "a", object()):
-        with pytest.raises(TypeError, match=f"{function.__name__}: x must"):
+        with pytest.raises(TypeError, match=f"{function.__name__}: input must"):
             function(value, 2)
+
+
+@every_pool
+def test_names_of_other_libraries_for_pools(function, ndim):
+    x = tensor(2, 3, 8, 8, 8)
+    for keyword, hint in (("ds", "ws"), ("st", "stride"), ("padding", "pad"), ("strides", "stride")):
+        with pytest.raises(TypeError, match=rf"{function.__name__}\(\) .*'{keyword}': it is {hint} here"):
+            function(x, 2, **{keyword: 1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'$"):
+        function(x, 2, size=1)
+
+
+def test_arguments_of_adaptive_and_global_pools():
+    x = tensor(2, 3, 8, 8)
+    wrong = [row for row in WRONG_INTS if not isinstance(row[0], tuple)]
+    for value, error in [*wrong, ((2, 2.5), TypeError), ((2, 0), ValueError), ((), ValueError), ((1,) * 4, ValueError)]:
+        with pytest.raises(error, match="adaptive_pool: output_size"):
+            nn.adaptive_pool(x, value)
+    with pytest.raises(ValueError, match="output_size=2 is for 0 dimensions"):
+        nn.adaptive_pool(tensor(8, 8), 2)
+    with pytest.raises(ValueError, match="has no number"):
+        nn.adaptive_pool(x, (None, None))
+    with pytest.raises(TypeError, match=r"global_pool.*three dimensions"):
+        nn.global_pool(tensor(8, 8))
+    for function, more in ((nn.adaptive_pool, (2,)), (nn.global_pool, ())):
+        with pytest.raises(ValueError, match="mode must be one of"):
+            function(x, *more, mode="mean")
+        with pytest.raises(TypeError, match=f"{function.__name__}: input must"):
+            function("a", *more)
 
 
 def test_complex_numbers_have_no_largest():
     with pytest.raises(TypeError, match="complex"):
-        nn.max_pool(tensor(2, 3, 8, 8, dtype="complex64"), 2)
+        nn.pool_2d(tensor(2, 3, 8, 8, dtype="complex64"), 2)
 
 
-def test_the_page_has_every_public_name():
-    text = (CHECKOUT / "docs" / "nn.md").read_text()
+@every_convolution
+def test_names_of_other_libraries_for_convolutions(function, ndim, is_transposed):
+    x, w = pair(ndim, is_transposed)
+    for keyword, name in (("image_shape", "input_shape"), ("stride", "subsample"), ("groups", "num_groups")):
+        with pytest.raises(TypeError, match=rf"{function.__name__}\(\) .*'{keyword}': it is {name} here"):
+            function(x, w, **{keyword: None})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'$"):
+        function(x, w, size=1)
+    with pytest.raises(NotImplementedError, match="unshared"):
+        function(x, w, unshared=True)
+    assert function(x, w, unshared=False).type.ndim == ndim + 2
+
+
+@every_convolution
+def test_static_shapes_that_are_given(function, ndim, is_transposed):
+    x, w = (pt.tensor(shape=(None,) * (ndim + 2), dtype="float32") for _ in range(2))
+    rows = (3, 4) if is_transposed else (4, 3)
+    shapes = {"filter_shape": (*rows, *(3,) * ndim)}
+    if is_transposed:
+        shapes["output_shape"] = (2, 4, *(10,) * ndim)
+    else:
+        shapes["input_shape"] = (2, 3, *(8,) * ndim)
+    y = function(x, w, **shapes)
+    assert y.type.shape == ((None, 4, *(10,) * ndim) if is_transposed else (2, 4, *(6,) * ndim))
+    f = pytensor.function([x, w], y, mode="FAST_COMPILE")
+    one = np.ones((2, 3, *(8,) * ndim), "float32")
+    assert f(one, np.ones(shapes["filter_shape"], "float32")).shape[1] == 4
+    with pytest.raises((AssertionError, ValueError), match="shape"):
+        f(one, np.ones((*rows, *(2,) * ndim), "float32"))
+    x, w = pair(ndim, is_transposed)
+    for value, error in (
+        (5, TypeError), ((1.5,) * (ndim + 2), TypeError), ((2,) * 9, ValueError), ((7,) * (ndim + 2), ValueError)
+    ):  # fmt: skip
+        with pytest.raises(error, match="filter_shape"):
+            function(x, w, filter_shape=value)
+
+
+@pytest.mark.parametrize("ndim", TRANSPOSED)
+def test_output_shapes(ndim):
+    function, (x, w) = TRANSPOSED[ndim], pair(ndim, True)
+    assert function(x, w, input_dilation=3).type.shape == (2, 4, *(24,) * ndim)
+    assert function(x, w, (2, None, *(26,) * ndim), input_dilation=3).type.shape == (2, 4, *(26,) * ndim)
+    lengths = pt.lvector("lengths")
+    assert function(x, w, lengths, input_dilation=3).type.ndim == ndim + 2
+    spatial = (24,) * ndim
+    for value, error in [
+        (24, TypeError),
+        (pt.lscalar(), TypeError),
+        (pt.fvector(), TypeError),
+        ((2, 4.0, *spatial), TypeError),
+        ((2, True, *spatial), TypeError),
+        (spatial, ValueError),
+        ((2, 4, *(-1,) * ndim), ValueError),
+        ((2, 4, *(27,) * ndim), ValueError),
+        ((2, 4, *(23,) * ndim), ValueError),
+        ((5, 4, *spatial), ValueError),
+        ((2, 5, *spatial), ValueError),
+    ]:
+        with pytest.raises(error, match="output_shape"):
+            function(x, w, value, input_dilation=3)
+    with pytest.raises(ValueError, match="output_padding and output_shape"):
+        function(x, w, (2, 4, *spatial), input_dilation=3, output_padding=1)
+
+
+def test_the_pages_have_every_public_name():
+    text = "".join(page.read_text() for page in (CHECKOUT / "docs").glob("nn*.md"))
     for name in nn.__all__:
         assert f".. autofunction:: pytensor_cl.nn.{name}\n" in text
         assert inspect.getdoc(getattr(nn, name)).count("Raises") == 1

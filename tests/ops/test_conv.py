@@ -10,6 +10,7 @@ from pytensor_cl import nn
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from tests.helpers import assert_on_device, check_against_python, host_ops, opencl
+from tests.nn.test_conv import BATCHES, batched_case, check_batches
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +134,7 @@ def test_dtypes_that_are_computed_from_parts(context, rng):
 
 GRADIENTS = (GpuConvGradInput, GpuConvGradWeight)
 CONVS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
-TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+TRANSPOSED = {1: nn.conv1d_transpose, 2: nn.conv2d_transpose, 3: nn.conv3d_transpose}
 # Parameters, and shapes of x and w: batches and kernels of length 0 and 1, kernels that do not fit.
 LAYERS = {
     "plain": (
@@ -141,15 +142,15 @@ LAYERS = {
         [((2, 3, 7, 9), (4, 3, 3, 2)), ((1, 1, 1, 1), (1, 1, 1, 1)), ((0, 3, 5, 5), (4, 3, 2, 2)), ((2, 3, 2, 2), (4, 3, 3, 3))],
     ),
     "half": ({"border_mode": "half"}, [((2, 3, 7, 9), (4, 3, 3, 5)), ((1, 2, 6, 6), (3, 2, 2, 1)), ((1, 2, 1, 1), (3, 2, 3, 3))]),
-    "full": ({"border_mode": "full", "dilation": (2, 1)}, [((2, 3, 7, 9), (4, 3, 3, 5)), ((1, 2, 1, 1), (3, 2, 3, 3))]),
+    "full": ({"border_mode": "full", "filter_dilation": (2, 1)}, [((2, 3, 7, 9), (4, 3, 3, 5)), ((1, 2, 1, 1), (3, 2, 3, 3))]),
     "strided": (
-        {"strides": (2, 3), "dilation": (1, 2), "border_mode": ((1, 0), (0, 2)), "filter_flip": False},
+        {"subsample": (2, 3), "filter_dilation": (1, 2), "border_mode": ((1, 0), (0, 2)), "filter_flip": False},
         [((2, 3, 8, 11), (4, 3, 3, 2)), ((1, 1, 1, 1), (1, 1, 1, 1))],
     ),
-    "groups": ({"groups": 2, "border_mode": 1}, [((2, 4, 6, 7), (6, 2, 3, 3)), ((1, 2, 5, 5), (2, 1, 1, 1))]),
-    "depthwise": ({"groups": 3, "border_mode": "half", "strides": 2}, [((2, 3, 9, 8), (6, 1, 3, 3)), ((1, 3, 4, 4), (3, 1, 2, 2))]),
-    "one dimension": ({"strides": 2, "border_mode": ((2, 1),)}, [((3, 2, 20), (4, 2, 5)), ((1, 2, 4), (4, 2, 1))]),
-    "three dimensions": ({"strides": (1, 2, 1), "border_mode": "half"}, [((2, 2, 4, 5, 6), (3, 2, 3, 3, 2))]),
+    "num_groups": ({"num_groups": 2, "border_mode": 1}, [((2, 4, 6, 7), (6, 2, 3, 3)), ((1, 2, 5, 5), (2, 1, 1, 1))]),
+    "depthwise": ({"num_groups": 3, "border_mode": "half", "subsample": 2}, [((2, 3, 9, 8), (6, 1, 3, 3)), ((1, 3, 4, 4), (3, 1, 2, 2))]),
+    "one dimension": ({"subsample": 2, "border_mode": ((2, 1),)}, [((3, 2, 20), (4, 2, 5)), ((1, 2, 4), (4, 2, 1))]),
+    "three dimensions": ({"subsample": (1, 2, 1), "border_mode": "half"}, [((2, 2, 4, 5, 6), (3, 2, 3, 3, 2))]),
 }  # fmt: skip
 
 
@@ -190,7 +191,7 @@ def test_mixed_dtypes_of_layers(context, rng):
 @pytest.mark.parametrize("ndim", [1, 2, 3])
 def test_transposed(context, rng, ndim):
     x, w = (pt.tensor(n, shape=(None,) * (ndim + 2), dtype="float32") for n in "xw")
-    z = TRANSPOSED[ndim](x, w, strides=2, output_padding=1, border_mode=1, groups=2)
+    z = TRANSPOSED[ndim](x, w, input_dilation=2, output_padding=1, border_mode=1, num_groups=2)
     outputs = [z, *pytensor.grad(weighted(z), [x, w])]
     shapes = [((2, 4, *(4, 5, 3)[:ndim]), (4, 3, *(3, 2, 4)[:ndim])), ((1, 2, *(1,) * ndim), (2, 1, *(3,) * ndim))]
     check_against_python([x, w], outputs, (GpuConv, *GRADIENTS), *(draw(rng, "float32", *pair) for pair in shapes))
@@ -198,7 +199,7 @@ def test_transposed(context, rng, ndim):
 
 def test_second_derivatives_of_layers(context, rng):
     x, w, v = (pt.tensor3(n, dtype="float64") for n in "xwv")
-    y = nn.conv1d(x, w, strides=2, border_mode="half", groups=2)
+    y = nn.conv1d(x, w, subsample=2, border_mode="half", num_groups=2)
     first = pytensor.grad(weighted(y**3), x)
     outputs = [
         *pytensor.grad((first * v).sum(), [x, w]),
@@ -217,12 +218,12 @@ def test_layers_of_views(context, rng):
 
 def test_shapes_that_do_not_fit(context):
     x, w = pt.tensor3("x", dtype="float32"), pt.tensor3("w", dtype="float32")
-    f = opencl([x, w], nn.conv1d(x, w, groups=2))
+    f = opencl([x, w], nn.conv1d(x, w, num_groups=2))
     assert_on_device(f, GpuConv)
     for shapes in (((1, 4, 5), (2, 4, 2)), ((1, 4, 5), (3, 2, 2))):
         with pytest.raises(ValueError, match="Shape mismatch"):
             f(*(np.ones(s, "float32") for s in shapes))
-    g = opencl([x, w], nn.conv_transpose1d(x, w))
+    g = opencl([x, w], nn.conv1d_transpose(x, w))
     with pytest.raises(ValueError, match="Shape mismatch"):
         g(np.ones((1, 4, 5), "float32"), np.ones((3, 2, 2), "float32"))
 
@@ -231,8 +232,8 @@ def layers(pad, groups=1):
     """Return a layer's inputs and its output, and that of a transposed one, with bias, activation and a shortcut."""
     x, w, r = (pt.tensor4(name, dtype="float32") for name in "xwr")
     b = pt.vector("b", dtype="float32")
-    y = nn.conv2d(x, w, border_mode=pad, groups=groups) + b[None, :, None, None]
-    z = nn.conv_transpose2d(x, w, border_mode=1) + b[None, :, None, None] + r
+    y = nn.conv2d(x, w, border_mode=pad, num_groups=groups) + b[None, :, None, None]
+    z = nn.conv2d_transpose(x, w, border_mode=1) + b[None, :, None, None] + r
     return [x, w, b, r], [pt.maximum(y, 0), pt.tanh(z)]
 
 
@@ -261,3 +262,43 @@ def test_gradients_of_a_layer(context, rng):
     second = pytensor.grad(pt.sqr(slopes[0]).sum(), inputs[1])
     arguments = draw(rng, "float32", (1, 9, 7, 6), (9, 9, 3, 3), (9,), (1, 9, 7, 6))
     check_against_python(inputs, [*slopes, second], (), [0.1 * a for a in arguments])
+
+
+def test_symbolic_parameters(context, rng):
+    step, spread, pad = (pt.lscalar(n) for n in ("step", "spread", "pad"))
+    x, w = pt.tensor4("x", dtype="float32"), pt.tensor4("w", dtype="float32")
+    y = nn.conv2d(x, w, border_mode=((pad, 0), "half"), subsample=(step, 1), filter_dilation=(1, spread))
+    z = nn.conv2d_transpose(y, w, border_mode=pad, input_dilation=step)
+    outputs = [pt.tanh(y), z, *pytensor.grad(weighted(pt.sqr(y)), [x, w])]
+    arrays = draw(rng, "float32", (2, 3, 7, 9), (3, 3, 3, 2))
+    calls = [(*arrays, *numbers) for numbers in ((1, 1, 0), (2, 3, 1), (3, 1, 2), (1, 1, 0))]
+    f = check_against_python([x, w, step, spread, pad], outputs, (GpuConv, *GRADIENTS), *calls)
+    for _ in range(4):  # the graph of repeated calls, too
+        for wanted, call in zip([f(*c) for c in calls[:3]], calls[:3], strict=True):
+            for got, value in zip(f(*call), wanted, strict=True):
+                np.testing.assert_array_equal(got, value)
+    for wrong in ((0, 1, 0), (1, -1, 0), (1, 1, -1)):
+        with pytest.raises(ValueError, match="must be"):
+            f(*arrays, *wrong)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_batches_of_convolutions_stay_on_the_device(context, rng, batch):
+    inputs, outputs, values, wide, batched = batched_case(rng, 2, BATCHES[batch], "float32")
+    f = opencl(wide, batched)
+    assert_on_device(f, GpuConv, *GRADIENTS)
+    assert not any("Conv" in str(op) or "Blockwise" in str(op) for op in host_ops(f))
+    check_batches(f, pytensor.function(inputs, outputs, mode="FAST_COMPILE"), values, BATCHES[batch])
+
+
+def test_a_loop_over_convolutions_stays_on_the_device(context, rng):
+    x, h, w = pt.tensor5("x", dtype="float32"), pt.tensor4("h", dtype="float32"), pt.tensor4("w", dtype="float32")
+
+    def step(image, state, filters):
+        return pt.tanh(nn.conv2d(image, filters, border_mode="half") + state)
+
+    states = pytensor.scan(step, sequences=[x], outputs_info=[h], non_sequences=[w], return_updates=False)
+    outputs = [states, *pytensor.grad(pt.sqr(states).sum(), [h, w])]
+    arguments = draw(rng, "float32", (4, 2, 3, 6, 5), (2, 4, 6, 5), (4, 3, 3, 3))
+    f = check_against_python([x, h, w], outputs, (), arguments)
+    assert not any("Conv" in str(op) or "Scan" in str(op) for op in host_ops(f))

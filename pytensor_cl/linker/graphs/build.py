@@ -250,7 +250,7 @@ class _GraphBuilder:
             whole = self._trace.owner_of(binding)  # the buffer of a slice, which has no memory of its own
             if whole is not None:
                 bindings[whole] = None
-        # Two bindings may be the same memory in some call, but not those of new outputs: they need no dependency.
+        # Two bindings may be the same memory in some call, but new outputs never are: they need no dependency.
         fresh = {binding for binding, _ in self._plan.outputs}
         used = [accesses(k.access_modes, found, fresh) for k, found in zip(kernels, memories, strict=True)]
         writes_shared = any(donation.binding in bindings for donation in self._plan.donations.values())

@@ -33,7 +33,7 @@ class _StandIn:
 
 
 def _reference_counts(cell: Cell) -> tuple[int, int]:
-    """Count the references to the array in a cell, and to its buffer; the counts include those of this function."""
+    """Count the references to the array in a cell, and to its buffer; the counts include this function's references."""
     array = cell[0]
     return getrefcount(array), getrefcount(array.buffer)
 

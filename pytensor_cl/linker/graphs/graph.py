@@ -82,7 +82,7 @@ class CapturedGraph:
         return sum(step.sequence.launches for step in self.sequences)
 
     def replay(self, values: ParameterValues | None = None) -> None:
-        """Run the call again; `unbind` must follow. GuardFailure: a value differs from that of the captured call."""
+        """Run the call again; `unbind` must follow. GuardFailure: a value differs from the captured call's."""
         if values is not None:
             self.parameters.apply(values)
         memory = self.context.memory
@@ -148,7 +148,7 @@ class SequenceStep:
         # Until the kernels have run, these must stay: the buffers of the bindings, where the driver does not keep them,
         # and the objects.
         self._bindings, self._keep = bindings, keep
-        # Kernels that write a shared variable's memory must run before or after those of other threads.
+        # Kernels that write a shared variable's memory must run before or after the kernels of other threads.
         self._writes_shared = writes_shared
 
     def __call__(self) -> None:
@@ -288,7 +288,7 @@ class ArgumentBinding:
         binding.array_ref = no_array
 
     def bind_buffer(self) -> None:
-        """Make a buffer of the value, and bind it; its layout must be that of the captured call."""
+        """Make a buffer of the value, and bind it; its layout must be as in the captured call."""
         self.to_device()
         array = self._upload.out[0]
         if array.layout != self._layout:

@@ -47,7 +47,7 @@ def freeze_value(value: Any) -> tuple[tuple[int, ...], bytes]:
 
 
 def value_guard(cell: Cell, expected: Any) -> Thunk:
-    """Return a step that checks that a host value is that of the captured call."""
+    """Return a step that checks that a host value is the same as in the captured call."""
 
     def check() -> None:
         if freeze_value(cell[0]) != expected:

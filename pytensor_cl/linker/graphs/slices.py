@@ -3,7 +3,7 @@
 A slice of a shared variable, or of an argument, is a sub-buffer of its buffer. As long as shape and strides stay the
 same, and the distance from the last address at which a sub-buffer may begin, every kernel does the same with another
 sub-buffer. Numbers that are computed from the index of a minibatch are passed to kernels by value. All other values
-that depend on it must be those of the captured call.
+that depend on it must be as in the captured call.
 """
 
 from collections.abc import Callable, Sequence
@@ -128,7 +128,7 @@ class DynamicSlices:
     def layout_signature(self, parameters: GraphParameters) -> Any:
         """Return the key shared by all calls that one captured graph serves; host nodes may raise their errors.
 
-        The parameters are those of any captured graph for inputs of the same shapes.
+        The parameters are the same for every captured graph for inputs of the same shapes.
         """
         for variable in self._captured:
             self._storage[variable][0] = parameters.captured_values[variable]

@@ -85,7 +85,7 @@ class Trace:
         return memory if isinstance(memory, BufferBinding) else self._by_handle.get(getattr(memory, "int_ptr", 0))
 
     def owner_of(self, memory: Any) -> BufferBinding | None:
-        """Return the binding of memory; of a slice, that of the whole buffer."""
+        """Return the binding of memory; a slice has the binding of its whole buffer."""
         binding = self.binding_of(memory)
         return None if binding is None else self._wholes.get(binding, binding)
 

@@ -46,7 +46,7 @@ def _product(left: int) -> Callable[[Any, Shapes, Shapes], float]:
 
 
 def _conv(dy: int | None, w: int | None) -> Callable[[Any, Shapes, Shapes], float]:
-    """Count a convolution or its gradient; the numbers are those of two inputs, None stands for the output."""
+    """Count a convolution or its gradient; the numbers are positions of two inputs, None stands for the output."""
 
     def count(op: Any, inputs: Shapes, outputs: Shapes) -> float:
         results, kernels = (outputs[0] if k is None else inputs[k] for k in (dy, w))

@@ -17,7 +17,7 @@ from pytensor_cl.sharedvar import DeviceCell
 
 
 def _reference_count(cell: Cell) -> int:
-    """Count the references to the value of a cell; the count includes those of this function."""
+    """Count the references to the value of a cell; the count includes this function's references."""
     value = cell[0]
     return getrefcount(value)
 

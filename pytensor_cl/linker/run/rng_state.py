@@ -91,7 +91,7 @@ def _state_memory(bits: Any) -> _Memory | None:
     """Return the memory that holds the state of a PCG64; None if it is not laid out as expected.
 
     NumPy publishes the address of a structure that begins with the address of another. Both are members of the Python
-    object. The addresses are compared with those of the object before anything is read.
+    object. The addresses are compared with the object's before anything is read.
     """
     if sys.implementation.name != "cpython":
         return None

@@ -1,7 +1,7 @@
 """A rough estimate of the time of a call on each backend, from the shapes of its arguments.
 
 It chooses the backend of the first call, and how long the trials of the others wait. Measurements decide all else. The
-prices are those of one core with AVX-512. They are low ones, since a backend that is thought to be slow is tried late.
+prices were measured on one core with AVX-512. They are low, since a backend that seems to be slow is tried late.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ class CompilePrices(NamedTuple):
 DEVICE_CALL, NUMBA_CALL, C_CALL = 2.6e-5, 2.2e-6, 1.1e-6
 """Seconds of a call that does nothing."""
 DEVICE_PRICES = Work(nodes=0.0, products=0.0, inner_nodes=0.0, words=4e-11, functions=3e-10, flops=1.4e-11)
-"""Seconds on one core of the device; its nodes are those of the device graph, at `KERNEL` and `HOST_NODE`."""
+"""Seconds on one core of the device; its nodes are the device graph's, at `KERNEL` and `HOST_NODE`."""
 NUMBA_PRICES = Work(nodes=2e-7, products=2e-7, inner_nodes=2e-8, words=4e-11, functions=3e-9, flops=1.4e-11)
 C_PRICES = Work(nodes=8e-7, products=8e-7, inner_nodes=4e-7, words=1.2e-10, functions=3e-9, flops=1.6e-11)
 KERNEL, HOST_NODE = 4e-6, 2.2e-6
@@ -166,7 +166,7 @@ def _node_work(node: Apply, inference: "ShapeInference", shapes: Shapes) -> Work
 
 
 class ShapeInference:
-    """Shapes of a graph's values from those of its inputs, by PyTensor's `infer_shape`, and the work of its nodes."""
+    """Shapes of a graph's values, from its inputs' shapes by PyTensor's `infer_shape`, and the work of its nodes."""
 
     def __init__(self, fgraph: FunctionGraph) -> None:
         feature = ShapeFeature()
@@ -256,7 +256,7 @@ class Estimator:
 
 
 def _launch_seconds(op: Any, steps: int) -> float:
-    """Return the seconds that a node of the device graph takes whatever its size; `steps` are those of a loop."""
+    """Return the seconds that a node of the device graph takes whatever its size; `steps` are the steps of a loop."""
     if isinstance(op, GpuScan):
         kernels = steps * op.step_kernels
         is_replayed = op.is_capturable and kernels <= MAX_CAPTURED_KERNELS

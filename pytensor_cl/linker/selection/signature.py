@@ -45,7 +45,7 @@ class _DisjointSets(dict[Variable, Variable]):
         return variable
 
     def merge(self, variables: Sequence[Variable]) -> None:
-        """Make one set of those of several variables."""
+        """Make one set of the sets of several variables."""
         for variable in variables[1:]:
             self[self.root(variable)] = self.root(variables[0])
 

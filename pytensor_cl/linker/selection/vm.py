@@ -1,7 +1,7 @@
 """The virtual machine of placement ``auto``: each call runs on the backend that is fastest for its signature.
 
 `SelectingVM` keeps a `SignatureStats` for each signature, which determines the backend of a call and when another one
-is tried. The machine runs the calls, times those of a comparison, and handles backends that fail.
+is tried. The machine runs the calls, times the calls of a comparison, and handles backends that fail.
 """
 
 import logging

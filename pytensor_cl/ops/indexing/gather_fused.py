@@ -40,7 +40,7 @@ class GpuFusedGather(GpuOp):
         return ANY
 
     def split(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Divide a sequence with an entry for each input into those of the operands and of the index."""
+        """Divide a sequence with an entry for each input into the operands' entries and the index's entries."""
         count = len(self.function.inputs)
         return inputs[:count], inputs[count:]
 

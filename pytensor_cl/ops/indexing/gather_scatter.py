@@ -150,7 +150,7 @@ class _Indexed:
         self.set_error_flag, self.error, self.check = routine.set_error_flag, routine.error, routine.check
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels of the routine, and those of the masks."""
+        """Return the kernels of the routine and of the masks."""
         return (*self._routine.sources(), *self._index.sources())
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:

@@ -16,8 +16,8 @@ from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.runtime.registry import get_context
 
 FIXED_BYTES, ARRAY_BYTES, RESULT_BYTES = 480, 72, 16
-"""Upper bounds of a kernel's own arguments, those of each operand of the epilogue, and those of each result. Devices
-may limit arguments to 1024 bytes."""
+"""Upper bounds of a kernel's own arguments, of the arguments of each operand of the epilogue, and of each result.
+Devices may limit arguments to 1024 bytes."""
 
 
 def _operands(node: Apply, product: Variable) -> list[Variable]:

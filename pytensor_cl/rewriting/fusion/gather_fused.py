@@ -81,7 +81,7 @@ def _is_sparse_gather(node: Apply, fgraph: FunctionGraph) -> bool:
 
 
 def _fused(node: Apply, fgraph: FunctionGraph) -> Variable | None:
-    """Return the gathered elements, computed from those of the producers' inputs; None if these are too many."""
+    """Return the gathered elements, computed from elements of the producers' inputs; None if these are too many."""
     source, *index = node.inputs
     producers = _elemwise_producers(source, node.op.context_name)
     inputs, function = _function(source, [n for n in fgraph.toposort() if n in producers])

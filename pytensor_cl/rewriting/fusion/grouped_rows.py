@@ -26,7 +26,7 @@ ALONG_ROW = slice(None), 0
 """The index ``x[:, index]``."""
 
 FIXED_BYTES, ARRAY_BYTES, INDEX_BYTES = 192, 40, 32
-"""Upper bounds of a kernel's own arguments, those of each array, and those of each index."""
+"""Upper bounds of a kernel's own arguments, of each array's arguments, and of each index's arguments."""
 
 AXES = (1,)
 MATRIX = (False, False)

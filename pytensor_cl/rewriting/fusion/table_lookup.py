@@ -15,18 +15,11 @@ from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE
 from pytensor_cl.ops.shape import GpuDimShuffle
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain, has_single_outputs, reduction_domain
 from pytensor_cl.rewriting.fusion.rowwise.function import fuse
+from pytensor_cl.routines.rowwise.limits import FIXED_BYTES, array_bytes
 from pytensor_cl.runtime.registry import get_context
-
-FIXED_BYTES = 320
-"""Upper bound of a row kernel's arguments, without those for each array."""
 
 TABLE_BYTES = 32
 """Arguments for each table."""
-
-
-def array_bytes(ndim: int) -> int:
-    """Return the bytes of a kernel's arguments for each array: a pointer, an offset and its strides."""
-    return 8 * (ndim + 4)
 
 
 def _is_vector_lookup(node: Apply) -> bool:

@@ -13,6 +13,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
+from pytensor_cl.disjoint_sets import DisjointSets
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.random import MIN_ELEMENTS as MIN_DRAWN_ELEMENTS
 from pytensor_cl.ops.registry import NoKernel, device_op
@@ -141,26 +142,17 @@ def _slice_before_upload(order: list[Apply], fgraph: FunctionGraph, decision: De
             decision.keep(node, SLICE)
 
 
-class _Regions:
-    """Sets of device nodes that are connected by values (union-find)."""
-
-    def __init__(self, decision: Decision) -> None:
-        self._parent = {node: node for node in decision.ops}
-        for node in decision.ops:
-            for v in node.inputs:
-                if v.owner in self._parent:
-                    self._parent[self._root(v.owner)] = self._root(node)
-
-    def _root(self, node: Apply) -> Apply:
-        while self._parent[node] is not node:
-            self._parent[node] = node = self._parent[self._parent[node]]
-        return node
-
-    def groups(self) -> list[list[Apply]]:
-        members: dict[Apply, list[Apply]] = {}
-        for node in self._parent:
-            members.setdefault(self._root(node), []).append(node)
-        return list(members.values())
+def _regions(decision: Decision) -> list[list[Apply]]:
+    """Return the device nodes in groups: nodes that are connected by values are in one."""
+    sets: DisjointSets[Apply] = DisjointSets()
+    for node in decision.ops:
+        for v in node.inputs:
+            if v.owner in decision.ops:
+                sets.join(node, v.owner)
+    members: dict[Apply, list[Apply]] = {}
+    for node in decision.ops:
+        members.setdefault(sets.root(node), []).append(node)
+    return list(members.values())
 
 
 def _clients(node: Apply, fgraph: FunctionGraph) -> Iterable[Apply]:
@@ -188,7 +180,7 @@ def _is_transfer_bound(region: list[Apply], decision: Decision) -> bool:
 
 def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
     """Keep regions on the host that only make views, and transfer-bound ones next to nodes without a kernel."""
-    for region in _Regions(decision).groups():
+    for region in _regions(decision):
         if _borders_transfer(region, fgraph):
             continue
         if not any(decision.ops[n].is_compute for n in region):

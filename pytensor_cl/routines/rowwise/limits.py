@@ -20,3 +20,9 @@ MIN_SIMT_ITEM_ELEMENTS = 16  # elements that a work-item should reduce before it
 
 # --- kernels ---
 ROW_KERNEL_DIMS = 2  # dimensions across rows that every kernel has
+FIXED_BYTES = 320  # upper bound of a row kernel's arguments, without those for each array
+
+
+def array_bytes(ndim: int) -> int:
+    """Return the bytes of a kernel's arguments for each array: a pointer, an offset and its strides."""
+    return 8 * (ndim + 4)

@@ -12,7 +12,7 @@ _REGISTERS = re.compile(r"at most (\d+) registers")
 class BuildVariant(NamedTuple):
     """One way to build a program.
 
-    `text`: OpenCL C; `options`: build options besides those of every build; `is_new`: whether the text is probably in
+    `text`: OpenCL C; `options`: build options besides every build's; `is_new`: whether the text is probably in
     no cache on disk.
     """
 

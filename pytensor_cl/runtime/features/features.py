@@ -24,7 +24,7 @@ WIDTHS = (2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Features:
-    """Optional features of a driver. The defaults are those of a driver that has them all."""
+    """Optional features of a driver. The defaults describe a driver that has them all."""
 
     struct_arguments: bool = True  # structs may be kernel arguments; else they are read from a buffer
     # ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.

@@ -76,7 +76,7 @@ def _host_buffer_type() -> Any:
 def buffer_over(context: "cl.Context", array: np.ndarray, address: int) -> "cl.Buffer":
     """Return a read-only buffer that uses an array's memory (CL_MEM_USE_HOST_PTR) and keeps a reference to the array.
 
-    `address` is that of the first element.
+    `address` is the first element's.
     """
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
     buffer = _host_buffer_type()(context, flags, hostbuf=array)

@@ -20,7 +20,7 @@ _RETRY_SECONDS = (1.0, 32.0)  # until one core for each thread is tried again: a
 
 
 def without_python_threads(threads: frozenset[int]) -> frozenset[int]:
-    """Return those of some threads of this process that Python has not started."""
+    """Return the threads, of some threads of this process, that Python has not started."""
     return threads - {thread.native_id for thread in threading.enumerate()}
 
 

@@ -32,7 +32,7 @@ class _Declaration(NamedTuple):
 def header(version: str) -> Path | None:
     """Return the header of built-ins of a device's compiler; None if its place is not known.
 
-    `version`: version of the driver. Only that of the wheel ``pocl-binary-distribution`` is known.
+    `version`: version of the driver. Only the version of the wheel ``pocl-binary-distribution`` is known.
     """
     spec = find_spec("pocl_binary_distribution") if version.split("-")[0] == "3.0" else None
     if spec is None or spec.origin is None:

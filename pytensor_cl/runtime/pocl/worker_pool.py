@@ -2,9 +2,8 @@
 
 `batch` says what workers, bursts and thread modes are. A parked worker polls its mailbox for a short time, and the host
 thread writes the next job there (``kernels/pocl/worker_pool.mako`` is the worker's side). The *control block* is what
-all workers read: the number of the latest launch, that of the latest call, and the cores of PoCL's threads. A worker
-leaves when the latest launch is not its own: `begin_launch(0)` takes a new number without a launch, and so releases
-them all.
+all workers read: the numbers of the latest launch and the latest call, and the cores of PoCL's threads. A worker leaves
+when the latest launch is not its own: `begin_launch(0)` takes a new number without a launch, and so releases them all.
 """
 
 from collections import deque

@@ -15,7 +15,8 @@ from pytensor_cl.rewriting.fusion.rowwise.function import cost_of, fuse
 from pytensor_cl.rewriting.fusion.rowwise.hierarchical_reduction import split_full_reductions
 from pytensor_cl.rewriting.fusion.rowwise.producer_duplication import duplicate_producers, fusion_roots
 from pytensor_cl.rewriting.fusion.split_composite import split_composites
-from pytensor_cl.rewriting.fusion.table_lookup import FIXED_BYTES, array_bytes, lookups_for, move_views_to_index
+from pytensor_cl.rewriting.fusion.table_lookup import lookups_for, move_views_to_index
+from pytensor_cl.routines.rowwise.limits import FIXED_BYTES, array_bytes
 from pytensor_cl.runtime.registry import get_context
 
 MAX_ARRAYS = 12

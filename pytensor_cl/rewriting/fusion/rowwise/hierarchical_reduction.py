@@ -15,7 +15,7 @@ MAX_ARRAYS = 4
 """Full arrays from which the reduced value may be computed; the arguments of the row kernel must have room for them."""
 
 ASSOCIATIVE = ("Add", "Maximum", "Minimum", "AND", "OR")
-"""Operations that may be split. Products are not among them: those of rows may overflow where the full one does not."""
+"""Operations that may be split. Products are not: products of rows may overflow where the full product does not."""
 
 
 def _row_domains(variable: Variable, full: FusionDomain) -> list[FusionDomain]:

@@ -25,7 +25,7 @@ MAX_ARRAYS = 2
 
 
 def fusion_roots(order: Iterable[Apply]) -> list[tuple[Apply, FusionDomain]]:
-    """Return the reductions with their domains; those of the most frequent domain come first."""
+    """Return the reductions with their domains; reductions of the most frequent domain come first."""
     roots = [(node, domain) for node in order if (domain := reduction_domain(node)) is not None]
     frequency = {domain: sum(other == domain for _, other in roots) for _, domain in roots}
     return sorted(roots, key=lambda root: -frequency[root[1]])
