@@ -102,7 +102,9 @@ def _checked(arrays: dict[str, Variable], gates: int, where: str) -> dict[str, V
             found[name] = CheckAndRaise(ValueError, message)(found[name], fits)
             lengths[name][axis] = factor * arrays[other].shape[other_axis]
     # PyTensor compares lengths of unknown shapes, with an error of its own, before it comes to these checks
-    return {n: pt.specify_shape(v, lengths[n]) if any(k is not None for k in lengths[n]) else v for n, v in found.items()}
+    return {
+        n: pt.specify_shape(v, lengths[n]) if any(k is not None for k in lengths[n]) else v for n, v in found.items()
+    }
 
 
 def _checked_lengths(lengths: Variable, steps: Variable, where: str) -> Variable:
@@ -205,7 +207,7 @@ def _layer(
     order = slice(None, None, -1 if is_backward else None)
     masks = [] if mask is None else [mask[order]]
     if kind.loop is None:
-        out, *last = _reset_before(product[order], *starts, weights, *masks)
+        out, *last = _reset_before(product[order], starts[0], weights, *masks[:1])
     else:
         biases = [arrays["bias_hh"]] if kind.adds_in_loop and "bias_hh" in arrays else []
         loop = kind.loop(has_bias=bool(biases), has_mask=bool(masks))

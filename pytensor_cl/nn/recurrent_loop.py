@@ -102,8 +102,8 @@ class RecurrentLoop(Marker):
     ) -> tuple[Variables, list[Variable | None]]:
         """Return gradients of the product, and of what `input_grad` needs; and of the states before.
 
-        The latter are those that do not come through the product; None is zero. Each operation has a factor that is known
-        in the step only: PyTensor would compute the others of all steps before the loop, which then has more to read.
+        The latter are those that do not come through the product; None is zero. Each operation has a factor that only
+        the step knows: PyTensor would compute the others of all steps before the loop, which then has more to read.
         """
         raise NotImplementedError
 

@@ -10,11 +10,10 @@ from pytensor.gradient import verify_grad
 from pytensor.graph.replace import vectorize_graph
 from scipy.special import expit
 
-import pytensor_cl
 from pytensor_cl import nn
 from pytensor_cl.ops.gemm import GpuGemm
 from pytensor_cl.ops.scan import GpuScan
-from tests.helpers import CHECKOUT, assert_on_device, device_ops, on_one_driver, opencl, skip_without_double
+from tests.helpers import CHECKOUT, assert_on_device, device_ops, on_one_driver, opencl
 
 TORCH = json.loads((CHECKOUT / "tests" / "nn" / "torch_recurrent.json").read_text())
 LENGTHS = np.array([4, 2, 1])
@@ -286,7 +285,9 @@ def test_products_of_all_steps_are_one(context):
     assert sum(op.step_kernels for op in backward) == 4  # in each direction the gates and their product
     outside = [node for node in f.maker.fgraph.apply_nodes if "Dot22" in str(node.op) or isinstance(node.op, GpuGemm)]
     outside = [node for node in outside if not isinstance(node.op, GpuScan)]
-    assert len(outside) == 5  # products of the input; gradients of both weights_hh, of the joined weight_ih, of the input
+    assert (
+        len(outside) == 5
+    )  # products of the input; gradients of both weights_hh, of the joined weight_ih, of the input
 
 
 @pytest.mark.parametrize("mode", ["OPENCL", "FAST_COMPILE"])
