@@ -16,6 +16,7 @@ from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.run.vm import OpenCLVM
+from pytensor_cl.nn.attention_formulas import recognise_all_attention
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.ops.registry import has_kernel
 from pytensor_cl.rewriting.decompose.batched_scan import batch_loops
@@ -113,6 +114,7 @@ class Pass(NamedTuple):
 PASSES = (
     # the graph of the host backends
     Pass("check_host_backends", _check_host_backends, -0.5),
+    Pass("recognise_attention", recognise_all_attention, -0.004, NOT_HOST),
     Pass("widen_factors", widen_factors, 1.23),
     Pass("mend_sparse_gradients", mend_sparse_gradients, 1.24),
     Pass("keep_host_graph", keep_host_graph, 1.25),
