@@ -90,7 +90,6 @@ def _checked(arrays: dict[str, Variable], gates: int, where: str) -> dict[str, V
     if missing:
         raise TypeError(f"{where}: {missing[0]} is missing")
     found = dict(arrays)
-    lengths: dict[str, list[Any]] = {name: [None] * v.type.ndim for name, v in arrays.items()}
     for name, axis, other, other_axis, factor in _pairs(arrays, gates):
         fits = _fits(arrays[name], arrays[other], axis, other_axis, factor)
         shapes = [f"({', '.join(_DIMENSIONS[n])})".replace("gates", f"{gates} * H") for n in (name, other)]
@@ -100,11 +99,7 @@ def _checked(arrays: dict[str, Variable], gates: int, where: str) -> dict[str, V
             raise ValueError(f"{message}, not {given[0]} and {given[1]}")
         if fits is not True:
             found[name] = CheckAndRaise(ValueError, message)(found[name], fits)
-            lengths[name][axis] = factor * arrays[other].shape[other_axis]
-    # PyTensor compares lengths of unknown shapes, with an error of its own, before it comes to these checks
-    return {
-        n: pt.specify_shape(v, lengths[n]) if any(k is not None for k in lengths[n]) else v for n, v in found.items()
-    }
+    return found
 
 
 def _checked_lengths(lengths: Variable, steps: Variable, where: str) -> Variable:
