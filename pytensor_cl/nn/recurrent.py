@@ -367,12 +367,12 @@ def gru(
         Whether the product is computed before it is multiplied by r, as torch and cuDNN do. False: p_n is computed from
         r * h, and r * p_n above is p_n, as in the paper and in Keras 1.
     lengths, go_backwards
-        As in `rnn`.
+        Numbers of steps of the rows, and the order of the steps, as `rnn` takes them.
 
     Returns
     -------
     outputs, h_n
-        As in `rnn`, which also lists the errors.
+        The states, shape (T, N, H), and the last one of each row, shape (N, H). `rnn` lists the errors.
 
     References
     ----------
@@ -413,7 +413,7 @@ def lstm(
     bias_ih, bias_hh
         Shape (4 * H,), or None.
     lengths, go_backwards
-        As in `rnn`.
+        Numbers of steps of the rows, and the order of the steps, as `rnn` takes them.
 
     Returns
     -------
@@ -460,7 +460,7 @@ def bidirectional(
     forward, backward
         The parameters of each direction: (weight_ih, weight_hh), and bias_ih and bias_hh if there are any.
     lengths
-        As in `rnn`. Backwards, the steps begin at the end of each row.
+        Numbers of steps of the rows, as `rnn` takes them. Backwards, the steps begin at the end of each row.
     **options
         `nonlinearity` of `rnn`, `reset_after` of `gru`.
 
