@@ -18,10 +18,11 @@
     nr, vec, vector = lanes * vectors, f"conv_{ctype}{lanes}", f"{ctype}{lanes}"
     heights = [mr, mr // 2] if mr >= 8 else [mr]
     full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
+    function = f"static NOINLINE {full_width}"
     parameters = f", long channel{epilogue.parameters(by_pointer=True)}" if statements else ""
     arguments = ", channel, f" + "".join(f", F{k + 1}" for k in range(len(further))) if statements else ""
 %>
-${transposed.products(vec, heights, nr, full_width)}
+${transposed.products(vec, heights, nr, function)}
 typedef struct {  // for each tap along a dimension
     long phase[${most}], shift[${most}];
 } ${name}_axis;
@@ -59,7 +60,7 @@ static inline ${vector} ${name}_sum(const conv_plan *p, const ${name}_axis *a, _
 }
 
 // Store the first `count` lanes, `step` apart, from element `to` on.
-static void ${name}_store(${vector} sum, __global ${ctype} *X, long to, long step, long count${parameters})
+${function} void ${name}_store(${vector} sum, __global ${ctype} *X, long to, long step, long count${parameters})
 {
     % if statements:
     if (count >= ${lanes} && step == 1)
@@ -72,7 +73,7 @@ static void ${name}_store(${vector} sum, __global ${ctype} *X, long to, long ste
 }
 
 // One row of x. With stride 2, both phases are stored together, as whole vectors.
-static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
+${function} void ${name}_row(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
                                       const long *rows, int row_count, long d_row, __global ${ctype} *X,
                                       long start${parameters})
 {

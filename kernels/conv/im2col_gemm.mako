@@ -16,16 +16,17 @@
     nr, vec = lanes * vectors, f"conv_{ctype}{lanes}"
     heights = [mr, mr // 2] if mr >= 8 else [mr]
     full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
+    function = f"static NOINLINE {full_width}"
 %>
 typedef ${vec} ${name}_vec;
-<%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec"/>
+<%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec, function=function"/>
 % if statements:
 ${epilogue.declarations(lanes)}
 % endif
-${stores.store(lanes, vectors, statements)}
-${stores.columns(lanes, vectors)}
+${stores.store(lanes, vectors, statements, function)}
+${stores.columns(lanes, vectors, function)}
 // One column of a tile: the lanes run along k, of which there are whole vectors.
-static ${full_width} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth,
+${function} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth,
                                       ${ctype} *tile)
 {
     % for i in range(mr):

@@ -4,13 +4,13 @@
 ##             each vector of columns, whether they are in order.
 ## The defs use the arguments of the template that calls them: name, ctype, further, statements.
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
-<%def name="store(lanes, vectors, statements)">
+<%def name="store(lanes, vectors, statements, function)">
 <%
     nr, J = lanes * vectors, range(vectors)
     vector = f"{ctype}{lanes}"
 %>
 // y = tile, or y += tile when it is not the first block along k; the epilogue is applied to the last one.
-static void ${name}_store(${ctype} *tile, const long *column_offsets, const int *is_contiguous, long row, long height,
+${function} void ${name}_store(${ctype} *tile, const long *column_offsets, const int *is_contiguous, long row, long height,
                           long width, int is_first, __global ${ctype} *o${
     f", int is_last, long channel, long start{epilogue.parameters(by_pointer=True)}" if statements else ""})
 {
@@ -54,9 +54,9 @@ static void ${name}_store(${ctype} *tile, const long *column_offsets, const int 
 }
 </%def>
 
-<%def name="columns(lanes, vectors)">
+<%def name="columns(lanes, vectors, function)">
 // Where columns n0.. of y are, and which vectors of them are contiguous.
-static void ${name}_columns(const conv_plan *p, long n0, long width, long *column_offsets, int *is_contiguous)
+${function} void ${name}_columns(const conv_plan *p, long n0, long width, long *column_offsets, int *is_contiguous)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]};
     conv_index q = conv_unravel(n0, out);

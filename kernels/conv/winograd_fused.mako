@@ -6,14 +6,14 @@
 ## Tiling      Blocks of t.depth channels; panels of `panel` features; micro-kernels of mr tiles x `panel` features.
 ## NDRange     dimension 0 is a partition of groups and panels of features, dimension 1 of the rows of tiles.
 ## Workspace   For each work-item U of a block of channels, then M, then the rows of one output transform.
-<%page args="name, ctype, itemsize, lanes, panel, micro, mr, size, kernel, further, offsets, statements"/>
+<%page args="name, ctype, itemsize, lanes, panel, micro, mr, size, kernel, function, further, offsets, statements"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%
     vectors, points = panel // lanes, size * size
     heights = [mr, mr // 2] if mr >= 8 else [mr]
 %>
 // M[point, tile, feature] = V @ U, or M += V @ U, for `count` tiles, `depth` channels and one panel of features.
-static void ${name}_multiply(const ${name}_tiles *t, __global const ${ctype} *v, __global const ${ctype} *u,
+${function} void ${name}_multiply(const ${name}_tiles *t, __global const ${ctype} *v, __global const ${ctype} *u,
                              __global ${ctype} *m, long count, long depth, int is_first)
 {
     for (int point = 0; point < ${points}; point++) {

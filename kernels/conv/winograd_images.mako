@@ -9,7 +9,7 @@
 ## Tiling      a vector is `lanes` channels, or features, of one pixel.
 ## NDRange     a partition of rows of tiles and blocks of `lanes` channels or features.
 ## Workspace   For each work-item the rows that a row of tiles covers, as vectors of channels.
-<%page args="name, ctype, lanes, count, vec, size, kernel, input_matrix, output_matrix, further, offsets, statements"/>
+<%page args="name, ctype, lanes, count, vec, size, kernel, function, input_matrix, output_matrix, further, offsets, statements"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="winograd" file="/conv/winograd_transforms.mako"/>
 <%namespace name="registers" file="/common/register_transpose.mako"/>
@@ -23,7 +23,7 @@
 %>
 // Row h of image n, transposed to vectors of channels from `channel` on: the image is in low <= at < high, zeros are
 // around it.
-static void ${name}_load_row(const conv_plan *p, __global const ${ctype} *x, long n, long h, long channel, long low,
+${function} void ${name}_load_row(const conv_plan *p, __global const ${ctype} *x, long n, long h, long channel, long low,
                              long high, long width, __global ${vec} *row)
 {
     const long stop = h < 0 || h >= p->image[1] ? low : high, last_channel = p->groups * p->c - 1;
@@ -111,7 +111,7 @@ static void ${name}_finish(const conv_plan *p, ${vec} *raw, long pixels, long de
 % endif
 // Row i of the tiles of an image, and of y, for `depth` features of group g from number `feature` on. m points to
 // M[point, tile, feature] of the first tile.
-static void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t, __global const ${ctype} *m, long image,
+${function} void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t, __global const ${ctype} *m, long image,
                                      long i, long g, long feature, long depth, __global ${ctype} *Y, long start,
                                      __global ${vec} *rows${function_further})
 {
