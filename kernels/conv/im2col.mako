@@ -45,8 +45,8 @@ static void ${name}_channels(const conv_plan *p, __global const ${ctype} *x, lon
 }
 
 // Rows k0 <= k < k0 + depth of `count` columns from n0 on.
-${function} void ${name}_im2col(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0, long depth,
-                           __global ${ctype} *matrix, long matrix_row)
+${function} void ${name}_im2col(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0,
+                                long depth, __global ${ctype} *matrix, long matrix_row)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]}, taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
     const long tap_count = taps[0] * taps[1] * taps[2], stride = p->stride[2], step = stride * p->x.w;

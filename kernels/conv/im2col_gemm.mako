@@ -21,10 +21,10 @@
 typedef ${vec} ${name}_vec;
 <%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec, function=function"/>
 % if statements:
-${epilogue.declarations(lanes)}
+${epilogue.declarations(name, ctype, lanes, further, offsets, statements)}
 % endif
-${stores.store(lanes, vectors, statements, function)}
-${stores.columns(lanes, vectors, function)}
+${stores.store(name, ctype, lanes, vectors, further, statements, function)}
+${stores.columns(name, lanes, vectors, function)}
 // One column of a tile: the lanes run along k, of which there are whole vectors.
 ${function} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth,
                                       ${ctype} *tile)
@@ -66,7 +66,7 @@ static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
     ${product.work_item_ranges(lanes)}
     const long matrix_row = p.nc + ${lanes};
@@ -101,7 +101,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                         ${name}_store(tile + (i0 - first_row) * ${nr}, column_offsets, is_contiguous, p.y.m,
                                       min((long)height, m_end - i0), width, k0 == k_begin, to
                                       % if statements:
-                                      , k0 + p.kc >= k_end, g * p.m + i0, to - Y${epilogue.arguments()}
+                                      , k0 + p.kc >= k_end, g * p.m + i0, to - Y${epilogue.arguments(further)}
                                       % endif
                                       );
                     }

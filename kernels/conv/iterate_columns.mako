@@ -42,8 +42,8 @@ static void ${name}_pack_four(__global const ${ctype} *x, const long *at, const 
 }
 
 // Pack `count` columns from n0 on for k in [k0, k0 + depth).
-${function} void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0, long depth,
-                           __global ${ctype} *to)
+${function} void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0,
+                                long depth, __global ${ctype} *to)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]}, taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
     const long dw = p->dilation[2], step = dw * p->x.w;

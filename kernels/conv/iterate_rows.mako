@@ -35,8 +35,8 @@ static void ${name}_run(const conv_plan *p, __global const ${ctype} *x, long d0,
 }
 
 // Pack `count` columns from n0 on for k in [k0, k0 + depth).
-${function} void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0, long depth,
-                           __global ${ctype} *to)
+${function} void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0,
+                                long depth, __global ${ctype} *to)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]};
     for (long j = 0; j < ${nr}; j += ${lanes}) {

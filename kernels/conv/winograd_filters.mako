@@ -98,5 +98,5 @@ void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __global const $
                 input_matrix=input_matrix, output_matrix=output_matrix, further=further, offsets=offsets,
                 statements=statements"/>
 <%include file="/conv/winograd_fused.mako"
-          args="name=name, ctype=ctype, itemsize=itemsize, lanes=lanes, panel=panel, micro=micro, mr=mr, size=size, function=function,
-                kernel=kernel, further=further, offsets=offsets, statements=statements"/>
+          args="name=name, ctype=ctype, itemsize=itemsize, lanes=lanes, panel=panel, micro=micro, mr=mr, size=size,
+                kernel=kernel, function=function, further=further, offsets=offsets, statements=statements"/>
