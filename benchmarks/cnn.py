@@ -135,8 +135,8 @@ def scores_of(network: Network, f: Functions, x: Any, parameters: list[Any]) -> 
 # --- the processes that compute ---
 
 
-def opencl_step(network: Network) -> Any:
-    """Return a compiled training step of this package."""
+def opencl_step(network: Network, mode: str = "OPENCL") -> Any:
+    """Return a training step that PyTensor compiled, by default with this package."""
     import pytensor
     import pytensor.tensor as pt
 
@@ -158,7 +158,7 @@ def opencl_step(network: Network) -> Any:
         velocity = pytensor.shared(np.zeros_like(parameter.get_value()))
         change = np.float32(MOMENTUM) * velocity - np.float32(RATE) * gradient
         updates += [(velocity, change), (parameter, parameter + change)]
-    return pytensor.function([x, labels], loss, updates=updates, mode="OPENCL")
+    return pytensor.function([x, labels], loss, updates=updates, mode=mode)
 
 
 def _opencl(network: Network, batch: int) -> Callable[[], float]:
