@@ -21,7 +21,7 @@ from pytensor_cl import nn
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
-SHAPES = ((64, 10), (4096,1000))
+SHAPES = ((64, 10), (65536, 10), (4096, 1000), (1024, 50257), (8, 21, 256, 256))
 
 
 def spelt_out(x: Any, y: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolScatter, Window
+from pytensor_cl.routines.pool import MaxPool, MaxPoolScatter, SumPool, SumPoolGrad, Window
 from pytensor_cl.runtime.context import Context, open_context
 
 SHAPE = (16, 64, 112, 112)
@@ -36,7 +36,7 @@ def cases(context: Context) -> Iterator[Case]:
     for extent in (2, 3):
         windows = [Window(extent, 2, 0, 0)] * 2
         largest, average, scatter, spread = (
-            kind(context, "float32", windows) for kind in (MaxPool, AvgPool, MaxPoolScatter, AvgPoolGrad)
+            kind(context, "float32", windows) for kind in (MaxPool, SumPool, MaxPoolScatter, SumPoolGrad)
         )
         (y,) = largest(x)
         both = x.nbytes + y.nbytes

@@ -39,6 +39,8 @@ from pytensor_cl.rewriting.fusion.epilogue import fuse_epilogues
 from pytensor_cl.rewriting.fusion.gather_fused import fuse_gathers
 from pytensor_cl.rewriting.fusion.gemv_pair import fuse_gemv_pairs
 from pytensor_cl.rewriting.fusion.grouped_rows import fuse_grouped_rows
+from pytensor_cl.rewriting.fusion.joined_elemwise import fuse_joined_elemwise
+from pytensor_cl.rewriting.fusion.last_first import store_last_first
 from pytensor_cl.rewriting.fusion.rowwise.fuse import fuse_rows
 from pytensor_cl.rewriting.fusion.scan_loop import shorten_loops
 from pytensor_cl.rewriting.fusion.slice_update import merge_slice_updates
@@ -139,11 +141,13 @@ PASSES = (
     Pass("prepare_host_branches", prepare_host_branches, 49.21),
     # several device Ops become one
     Pass("shorten_loops", shorten_loops, 49.22),
+    Pass("last_first", store_last_first, 49.23),
     Pass("fuse_gather", fuse_gathers, 49.25),
     Pass("embedding_bag", fuse_embedding_bags, 49.28),
     Pass("rowwise", fuse_rows, 49.3),
     Pass("gemv_pair", fuse_gemv_pairs, 49.32),
     Pass("epilogue", fuse_epilogues, 49.35),
+    Pass("joined_elemwise", fuse_joined_elemwise, 49.36),
     Pass("table_lookup", fuse_table_lookups, 49.4),
     Pass("grouped_rows", fuse_grouped_rows, 49.41),
     Pass("merge_slice_updates", merge_slice_updates, 49.42),

@@ -48,23 +48,49 @@ def convolve_transposed(config: dict, x: torch.Tensor, w: torch.Tensor) -> torch
 
 
 def pool(config: dict, x: torch.Tensor) -> torch.Tensor:
-    """Return the largest elements or averages."""
+    """Return the largest elements, sums or averages."""
     pads, mode, ceil = config["pad"], config["mode"], not config["ignore_border"]
     own, ndim = [before for before, _ in pads], x.ndim - 2
     if not is_even(pads):
-        if ceil or mode == "average_exc_pad":
+        if ceil or mode not in ("max", "average_inc_pad"):
             raise RuntimeError("uneven padding")
         x, own = padded(x, pads, -np.inf if mode == "max" else 0.0), 0
     if mode == "max":
-        return getattr(functional, f"max_pool{ndim}d")(x, config["ws"], config["stride"], own, 1, ceil)
+        function = getattr(functional, f"max_pool{ndim}d")
+        y = function(x, config["ws"], config["stride"], own, config["dilation"], ceil)
+        if config["dilation"] != [1] * ndim and torch.isneginf(y).any():
+            raise RuntimeError("a window without elements: its index points out of the array")
+        return y
     function = getattr(functional, f"avg_pool{ndim}d")
+    if mode == "sum" and ndim == 1:
+        tall, pair = x.unsqueeze(-2), [[1, *config["ws"]], [1, *config["stride"]], [0, *own]]
+        return functional.avg_pool2d(tall, *pair, ceil, divisor_override=1).squeeze(-2)
+    if mode == "sum":
+        return function(x, config["ws"], config["stride"], own, ceil, divisor_override=1)
     return function(x, config["ws"], config["stride"], own, ceil, mode == "average_inc_pad")
+
+
+def places(config: dict, x: torch.Tensor) -> torch.Tensor | None:
+    """Return the positions of the largest elements, if PyTorch has the padding itself."""
+    if config.get("mode") != "max" or "pad" not in config or not is_even(config["pad"]):
+        return None
+    function = getattr(functional, f"max_pool{x.ndim - 2}d")
+    own, ceil = [before for before, _ in config["pad"]], not config["ignore_border"]
+    return function(x, config["ws"], config["stride"], own, config["dilation"], ceil, return_indices=True)[1]
+
+
+def pool_adaptively(config: dict, x: torch.Tensor) -> torch.Tensor:
+    """Return the largest elements or averages of bins."""
+    name = "max" if config["mode"] == "max" else "avg"
+    return getattr(functional, f"adaptive_{name}_pool{x.ndim - 2}d")(x, config["output_size"])
 
 
 def compute(config: dict, *inputs: torch.Tensor) -> torch.Tensor:
     """Return what a configuration describes."""
     kind = config["kind"]
-    function = pool if "pool" in kind else convolve_transposed if "transpose" in kind else convolve
+    if "pool" in kind:
+        return pool_adaptively(config, *inputs) if "adaptive" in kind else pool(config, *inputs)
+    function = convolve_transposed if "transpose" in kind else convolve
     return function(config, *inputs)
 
 
@@ -75,7 +101,9 @@ def reference(config: dict, values: list) -> dict:
     weights = torch.cos(torch.arange(y.numel(), dtype=torch.float64)).to(y.dtype).reshape(y.shape)
     y.backward(weights)
     found = {"y": y.detach().numpy()}
-    return found | {f"d{name}": v.grad.numpy() for name, v in zip("xw", inputs, strict=False)}
+    found |= {f"d{name}": v.grad.numpy() for name, v in zip("xw", inputs, strict=False)}
+    indices = places(config, inputs[0])
+    return found if indices is None else found | {"places": indices.numpy()}
 
 
 def main(source: str, target: str) -> None:

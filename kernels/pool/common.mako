@@ -3,36 +3,72 @@
 ##
 ## Geometry, for three pooled dimensions (lengths of 1 in front if there are fewer):
 ##     planes                    arrays of pooled dimensions
-##     inc_pad                   whether padding counts as elements of an average
+##     divisor                   of a sum: 0 the number of elements in the array, 1 those of padding, too, 2 none
 ##     inner_first, inner_last   range of the last dimension that schedule cpu computes with vectors
 ##     n, count                  lengths, and number of windows
 ##     k, step, pad_lo, pad_hi   length and step of the windows, padding before and after
+##     dilation                  from element to element of a window
+## `spacing`: "" for windows whose elements are neighbours, "dilated", or "bins": window o of `count` has the elements
+## floor(o n / count) to ceil((o + 1) n / count), and k, step, padding and dilation have no meaning.
 ## The defs use the arguments of the template that calls them.
 <%!
     import numpy as np
 
     from pytensor_cl.codegen.dtypes import ctype
+
+    def tap(t, d, spacing):
+        """Tap t of a window along dimension d, in elements from its begin."""
+        return f"{t} * g.dilation[{d}]" if spacing == "dilated" else t
 %>
 <%def name="header()">
 ## Of the last dimension: known to the compiler for windows that are common.
 #define ${name}_taps ${inner[0] if inner else "g.k[2]"}
 #define ${name}_step ${inner[1] if inner else "g.step[2]"}
+#define ${name}_window_taps ${inner[0] if inner else "g->k[2]"}
 ${geometry.c_typedef(f"{name}_geometry")}
 
 // How many elements count along dimension d of window number o.
 static inline ${index} ${name}_window_count(const ${name}_geometry *g, const int d, const ${index} o)
 {
+    if (g->divisor == 2)
+        return 1;
+    % if spacing == "bins":
+    return ((o + 1) * (long)g->n[d] + g->count[d] - 1) / g->count[d] - o * (long)g->n[d] / g->count[d];
+    % else:
     const ${index} start = o * g->step[d] - g->pad_lo[d];
-    const ${index} low = g->inc_pad ? -g->pad_lo[d] : 0, high = g->n[d] + (g->inc_pad ? g->pad_hi[d] : 0);
+    const ${index} low = g->divisor ? -g->pad_lo[d] : 0, high = g->n[d] + (g->divisor ? g->pad_hi[d] : 0);
+    % if spacing == "dilated":
+    const ${index} first = start < low ? (low - start + g->dilation[d] - 1) / g->dilation[d] : 0;
+    const ${index} last = min(g->k[d], (high - start + g->dilation[d] - 1) / g->dilation[d]);
+    return max((${index})1, last - first);  // a window without elements has the average zero
+    % else:
     return min(start + g->k[d], high) - max(start, low);
+    % endif
+    % endif
+}
+
+// How many elements count along the last dimension of a window without padding.
+static inline ${index} ${name}_whole_count(const ${name}_geometry *g)
+{
+    return g->divisor == 2 ? 1 : ${name}_window_taps;
 }
 </%def>
 
 ## Where window number o begins along dimension d, and its taps from f to l that see an element.
 <%def name="taps(d)">
 <% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 else (f"g.k[{d}]", f"g.step[{d}]") %>\
+% if spacing == "bins":
+const ${index} at${d} = o${d} * (long)g.n[${d}] / g.count[${d}], f${d} = 0;
+const ${index} l${d} = ((o${d} + 1) * (long)g.n[${d}] + g.count[${d}] - 1) / g.count[${d}] - at${d};
+% else:
 const ${index} at${d} = o${d} * ${step} - g.pad_lo[${d}];
+% if spacing == "dilated":
+const ${index} f${d} = at${d} < 0 ? (g.dilation[${d}] - 1 - at${d}) / g.dilation[${d}] : 0;
+const ${index} l${d} = min((${index})${k}, (g.n[${d}] - at${d} + g.dilation[${d}] - 1) / g.dilation[${d}]);
+% else:
 const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.n[${d}] - at${d});
+% endif
+% endif
 </%def>
 
 ## Runs the body for each element of a window, or of `width` windows side by side: the element is `value`, at `where`.
@@ -42,7 +78,7 @@ const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.
 <% w = width if width > 1 else "" %>\
 for (${index} t0 = f0; t0 < l0; ++t0)
     for (${index} t1 = f1; t1 < l1; ++t1) {
-        const ${index} row = ((at0 + t0) * g.n[1] + at1 + t1) * g.n[2] + at2;
+        const ${index} row = ((at0 + ${tap("t0", 0, spacing)}) * g.n[1] + at1 + ${tap("t1", 1, spacing)}) * g.n[2] + at2;
         ${start}
         ${index} t2 = ${"0" if w else "f2"};
         % if in_pairs:
@@ -59,7 +95,7 @@ for (${index} t0 = f0; t0 < l0; ++t0)
             }
         % endif
         for (; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
-            const ${index} where = row + t2;
+            const ${index} where = row + ${tap("t2", 2, spacing)};
             % if w:
             const ${ctype(dtype)}${w} value = ${name}_load(x + row, t2, ${name}_taps, ${name}_step);
             % else:
@@ -71,15 +107,21 @@ for (${index} t0 = f0; t0 < l0; ++t0)
     }
 </%def>
 
-## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`.
+## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`, which
+## is -1 if a dilated window has no element.
 <%def name="search(order, lowest, width=1, in_pairs=False)">
 <%
 w, is_wide = (width, True) if width > 1 else ("", False)
+first = [tap(f"f{d}", d, spacing) for d in range(3)]
 I = f"int{w}" if is_wide else index
 %>\
 ${ctype(dtype)}${w} largest = (${ctype(dtype)}${w})(${lowest});
 const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
-${I} best = (${I})(((at0 + f0) * g.n[1] + at1 + f1) * g.n[2] + at2 + ${"0" if is_wide else "f2"}) + lane;
+${I} best = (${I})(((at0 + ${first[0]}) * g.n[1] + at1 + ${first[1]}) * g.n[2] + at2 + ${"0" if is_wide else first[2]}) + lane;
+% if spacing == "dilated":
+if (f0 >= l0 || f1 >= l1 || f2 >= l2)
+    best = -1;
+% endif
 <%call expr="visit(width, in_pairs=in_pairs)">
             const ${f"{mask}{w}" if is_wide else "int"} wins = ${order.beats("value", "largest")};
             largest = wins ? value : largest;
@@ -90,14 +132,14 @@ ${I} best = (${I})(((at0 + f0) * g.n[1] + at1 + f1) * g.n[2] + at2 + ${"0" if is
 ## Reduces a window, or `width` of them, to the element `result` of the output.
 <%def name="reduce(order, lowest, width=1, in_pairs=False)">
 <% V = f"{ctype(dtype)}{width if width > 1 else ''}" %>\
-${V} result = (${V})(${"0" if kind == "average" else lowest});
+${V} result = (${V})(${"0" if kind == "sum" else lowest});
 % if width > 1 and inner and inner[1] == 2:
 ${reduce_pairs(order, lowest, V)}
 % else:
 ${reduce_taps(order, V, in_pairs)}
 % endif
-% if kind == "average":
-const ${index} count2 = ${f"{name}_taps" if width > 1 else f"{name}_window_count(&g, 2, o2)"};
+% if kind == "sum":
+const ${index} count2 = ${f"{name}_whole_count(&g)" if width > 1 else f"{name}_window_count(&g, 2, o2)"};
 result *= 1 / (${ctype(dtype)})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * count2);
 % endif
 </%def>
@@ -119,7 +161,7 @@ const ${V} none = result;
 T, is_real_max = ctype(dtype), kind == "max" and ctype(dtype) in ("float", "double")
 join = lambda a, b: f"({a} + {b})" if kind != "max" else f"({b} > {a} ? {b} : {a})" if is_real_max else f"max({a}, {b})"
 %>\
-${T}16 pair = (${T}16)(${"0" if kind == "average" else lowest}), third = pair, sum = (${T}16)(0);
+${T}16 pair = (${T}16)(${"0" if kind == "sum" else lowest}), third = pair, sum = (${T}16)(0);
 for (${index} t0 = f0; t0 < l0; ++t0)
     for (${index} t1 = f1; t1 < l1; ++t1) {
         __global const ${T} *const row = x + ((at0 + t0) * g.n[1] + at1 + t1) * g.n[2] + at2;

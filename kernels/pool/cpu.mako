@@ -1,12 +1,12 @@
-## Pooling, schedule cpu. Kinds: max, average; argmax: where the first largest element of each window is; max_gather:
-## the element of v that is there.
+## Pooling, schedule cpu. Kinds: max; sum, or average; argmax: where the first largest element of each window is;
+## max_gather: the element of v that is there.
 ##
 ## Algorithm   Each output is a reduction of its window of x; a window ends at the edge of x.
 ## Operands    x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
 ## Tiling      Eight neighbouring windows without padding at a time; the others one by one.
 ## NDRange     a partition of the rows of the output.
 ## Invariants  The last eight windows may overlap those before.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="order" file="/argmax/order.mako"/>
@@ -40,6 +40,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
         ${parts.taps(0)}
         ${parts.taps(1)}
         for (long o = 0; o < g.count[2];) {
+            % if not spacing:
             if (o >= g.inner_first && o < g.inner_last) {
                 const long o2 = min(o, g.inner_last - 8);  // may overlap those before
                 const long at2 = o2 * ${name}_step - g.pad_lo[2];
@@ -54,12 +55,14 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 *(__global ${name}_8 *)(y + o2) = result;
                 % endif
                 o = o2 + 8;
-            } else {
+            } else
+            % endif
+            {
                 const long o2 = o++;
                 ${parts.taps(2)}
                 % if is_search:
                 ${parts.search(order, lowest)}
-                y[o2] = ${"v[best]" if is_max_gather else "best"};
+                y[o2] = ${("best < 0 ? 0 : v[best]" if spacing == "dilated" else "v[best]") if is_max_gather else "best"};
                 % else:
                 ${parts.reduce(order, lowest)}
                 y[o2] = result;

@@ -1,11 +1,11 @@
 ## Gradients of pooling, schedule cpu. Kinds: max_grad adds dy to the element at argmax (from cpu.mako);
-## average_grad adds to each element of a window its share of dy.
+## sum_grad adds to each element of a window its share of dy.
 ##
 ## Algorithm   Each row of the gradient sums over the windows that cover it.
 ## Operands    Argmax and dy (planes, count[0], count[1], count[2]), dx (planes, n[0], n[1], n[2]), C-contiguous.
 ## Tiling      Eight steps of the windows at a time where all windows are whole; the other elements one by one.
 ## NDRange     a partition of the rows of the gradient.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
@@ -77,7 +77,7 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
                 % if is_max:
                 const ${T} share = 0;
                 % else:
-                const long count = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_taps;
+                const long count = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g);
                 const ${T} share = 1 / (${T})count;
                 % endif
                 for (long i = g.inner_first; i < g.inner_last;) {

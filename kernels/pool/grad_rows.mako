@@ -1,5 +1,5 @@
 ## Gradients of pooling in one or two dimensions, schedule cpu. Kinds: max_grad_rows reads x, and needs no argmax in
-## memory; average_grad_rows.
+## memory; sum_grad_rows.
 ##
 ## Algorithm: a ring buffer holds the rows of windows that cover a row of the gradient: for each window its gradient,
 ##     and for max_grad_rows the tap that was the largest. Row r of windows is in slot r % ring:
@@ -10,7 +10,7 @@
 ## Tiling      Eight windows at a time.
 ## NDRange     a partition of the rows of the gradient.
 ## Workspace   For each work-item `ring` rows of `pitch` gradients, and as many argmax.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, geometry"/>
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="found" file="/pool/window_max.mako"/>
@@ -49,7 +49,7 @@ static void ${name}_push_row(${f"__global const {ctype(dtype)} *const x, " if is
             *(__global ${name}_int8 *)(place + o2) = best;
             *(__global ${name}_out8 *)(share + o2) = *(__global const ${name}_out8 *)(dy + o2);
             % else:
-            const ${T} weight = 1 / (${T})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${taps});
+            const ${T} weight = 1 / (${T})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g));
             *(__global ${name}_out8 *)(share + o2) = *(__global const ${name}_out8 *)(dy + o2) * weight;
             % endif
             o = o2 + 8;

@@ -1,11 +1,11 @@
-## Pooling and its gradients, schedule simt. Kinds: those of cpu.mako; max_grad and average_grad of grad.mako.
+## Pooling and its gradients, schedule simt. Kinds: those of cpu.mako; max_grad and sum_grad of grad.mako.
 ##
 ## Algorithm   An output is a reduction of its window of x; an element of a gradient is a sum over the windows that it
 ##             is in (covering_windows.mako), so that no atomics are needed.
 ## Operands    x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
 ## NDRange     work-items loop over the elements of the output, with the NDRange as step; neighbours take neighbours
 ##             along the last dimension.
-<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, in_pairs, geometry"/>
+<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, in_pairs, spacing, geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
@@ -14,10 +14,10 @@
 %>
 <%
 T, O = ctype(dtype), ctype(other)
-is_grad = kind in ("max_grad", "average_grad")
+is_grad = kind in ("max_grad", "sum_grad")
 extent = "n" if is_grad else "count"
 letter = "i" if is_grad else "o"
-first = {"average_grad": None, "max_grad": f"const {place} *const argmax_base"}.get(kind, f"const {T} *const x_base")
+first = {"sum_grad": None, "max_grad": f"const {place} *const argmax_base"}.get(kind, f"const {T} *const x_base")
 second = f"const {O} *const dy_base" if is_grad else f"const {O} *const v_base" if kind == "max_gather" else None
 %>
 ${parts.header()}
@@ -53,7 +53,7 @@ __global ${place if kind == "argmax" else O} *const y, const long y_at, const ${
         % if kind == "argmax":
         const ${place} result = best;
         % else:
-        const ${O} result = v_base[v_base_at + at + best];
+        const ${O} result = ${"best < 0 ? 0 : " if spacing == "dilated" else ""}v_base[v_base_at + at + best];
         % endif
         % else:
         ${parts.reduce(order, lowest, 1, in_pairs)}

@@ -35,23 +35,23 @@ def rewrite_compiled_inner_graphs(fgraph: FunctionGraph, rewrite: Callable[[Func
     known: dict[Op, Op] = {}
     for node in fgraph.toposort():
         if node.op not in known:
-            known[node.op] = _with_rewritten_graph(node.op, rewrite)
+            known[node.op] = with_rewritten_graph(node.op, rewrite)
         new = known[node.op]
         if new is not node.op:
             outputs = Apply(new, list(node.inputs), [v.type() for v in node.outputs]).outputs
             fgraph.replace_all(list(zip(node.outputs, outputs, strict=True)), reason="opencl_inner_graph")
 
 
-def _with_rewritten_graph(op: Any, rewrite: Callable[[FunctionGraph], None]) -> Any:
+def with_rewritten_graph(op: Any, rewrite: Callable[[FunctionGraph], None]) -> Any:
     """Return an Op with a rewritten inner graph; the same Op if nothing has changed."""
     if isinstance(op, Blockwise):
-        core = _with_rewritten_graph(op.core_op, rewrite)
+        core = with_rewritten_graph(op.core_op, rewrite)
         if core is op.core_op:
             return op
         options = {"gufunc_spec": op.gufunc_spec, "destroy_map": op.destroy_map}
         return type(op)(core, signature=op.signature, name=op.name, **options)
     if isinstance(op, LazyIfElse):
-        branches = [_with_rewritten_graph(branch, rewrite) for branch in (op.true_branch, op.false_branch)]
+        branches = [with_rewritten_graph(branch, rewrite) for branch in (op.true_branch, op.false_branch)]
         new: Op = LazyIfElse(*branches, op.output_types)
     elif isinstance(op, HasInnerFunction) and not isinstance(op, FinalizedOpFromGraph):
         inner = op.fgraph.unfreeze()

@@ -1,17 +1,46 @@
-"""Ops of neural networks that PyTensor does not have: convolution and pooling in one to three dimensions.
+"""Functions of neural networks, which PyTensor does not have.
 
-They are Ops of the host with gradients of their own, so they work in every mode of PyTensor's Python, C and NUMBA
-linkers; mode OPENCL runs them on the device.
+They take variables and return variables; there are no layers, and no state but in shared variables of the user.
+Convolution and pooling are Ops of the host with gradients of their own. The other functions are graphs of ordinary
+Ops, or markers, which every mode replaces by such a graph. Mode OPENCL runs them all on the device.
 """
 
 from pytensor_cl.nn import attention_formulas as _attention_formulas  # noqa: F401
+from pytensor_cl.nn import conv_batches as _conv_batches  # noqa: F401
+from pytensor_cl.nn import cross_entropy_formulas as _cross_entropy_formulas  # noqa: F401
 from pytensor_cl.nn import init as init
+from pytensor_cl.nn import normalization_formulas as _normalization_formulas  # noqa: F401
 from pytensor_cl.nn import numba as _numba  # noqa: F401
+from pytensor_cl.nn.activations import (
+    elu,
+    gelu,
+    hard_sigmoid,
+    hardswish,
+    leaky_relu,
+    log_softmax,
+    relu,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+)
 from pytensor_cl.nn.attention import multi_head_attention, rotary, scaled_dot_product_attention
 from pytensor_cl.nn.conv_functions import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from pytensor_cl.nn.cross_entropy import nll, softmax_cross_entropy
 from pytensor_cl.nn.dropout import dropout
+from pytensor_cl.nn.embedding import embedding, linear
 from pytensor_cl.nn.graphs import parameters, state_updates
+from pytensor_cl.nn.inference import inference
+from pytensor_cl.nn.losses import (
+    binary_crossentropy,
+    binary_crossentropy_with_logits,
+    categorical_crossentropy,
+    confusion_matrix,
+    huber,
+    sigmoid_binary_crossentropy,
+)
 from pytensor_cl.nn.normalization import (
     batch_normalization,
     batch_normalization_test,
@@ -22,15 +51,20 @@ from pytensor_cl.nn.normalization import (
     local_response_normalization,
     rms_norm,
 )
-from pytensor_cl.nn.pool_functions import pool_1d, pool_2d, pool_3d
+from pytensor_cl.nn.pool_functions import adaptive_pool, global_pool, pool_1d, pool_2d, pool_3d
 from pytensor_cl.nn.recognise import recognise
 from pytensor_cl.nn.recurrent import bidirectional, gru, lstm, rnn
 
 __all__ = [
+    "adaptive_pool",
     "batch_normalization",
     "batch_normalization_test",
     "batch_normalization_train",
     "bidirectional",
+    "binary_crossentropy",
+    "binary_crossentropy_with_logits",
+    "categorical_crossentropy",
+    "confusion_matrix",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -38,11 +72,22 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "global_pool",
     "group_norm",
     "gru",
+    "hard_sigmoid",
+    "hardswish",
+    "huber",
+    "inference",
     "instance_norm",
     "layer_norm",
+    "leaky_relu",
+    "linear",
     "local_response_normalization",
+    "log_softmax",
     "lstm",
     "multi_head_attention",
     "nll",
@@ -51,10 +96,18 @@ __all__ = [
     "pool_2d",
     "pool_3d",
     "recognise",
+    "relu",
     "rms_norm",
     "rnn",
     "rotary",
     "scaled_dot_product_attention",
+    "selu",
+    "sigmoid",
+    "sigmoid_binary_crossentropy",
+    "silu",
+    "softmax",
     "softmax_cross_entropy",
+    "softplus",
+    "softsign",
     "state_updates",
 ]

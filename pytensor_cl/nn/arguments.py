@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.raise_op import CheckAndRaise
 
+from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.windows import as_variable
 
 
@@ -48,18 +49,24 @@ def working(x: Any, *others: Any) -> tuple[Any, str]:
     """
     types = [pt.as_tensor_variable(v).type.dtype for v in others]
     dtype = str(np.result_type(x.type.dtype, *types))
-    return pt.cast(x, "float32" if dtype == "float16" else dtype), dtype
+    return cast(x, "float32" if dtype == "float16" else dtype), dtype
 
 
 def one_shape(
-    x: Any, value: Any, axes: Sequence[int], expected: Sequence[int | None], name: str, argument: str = "target"
+    x: Any,
+    value: Any,
+    axes: Sequence[int],
+    expected: Sequence[int | None],
+    name: str,
+    argument: str = "target",
+    first: str = "input",
 ) -> Any:
     """Return an array whose shape must be that of `x` along `axes`, of static lengths `expected`.
 
     Raises `ValueError`, here or in the call: it is not.
     """
     shape = value.type.shape
-    text = f"{name}: {argument} has shape {_shown(shape)}, and input {_shown(x.type.shape)}: "
+    text = f"{name}: {argument} has shape {_shown(shape)}, and {first} {_shown(x.type.shape)}: "
     need = f"{argument} needs shape {_shown(expected)}"
     hint = "; for classes along the last axis pass axis=-1" if argument == "target" else ""
     pairs = list(zip(shape, expected, strict=False))
@@ -69,7 +76,7 @@ def one_shape(
     if not unknown:
         return value
     conditions = [pt.eq(value.shape[k], x.shape[axes[k]]) for k in unknown]
-    return CheckAndRaise(ValueError, text + f"{argument} needs the lengths of input" + hint)(value, *conditions)
+    return CheckAndRaise(ValueError, text + f"{argument} needs the lengths of {first}" + hint)(value, *conditions)
 
 
 def _shown(shape: Sequence[int | None]) -> str:

@@ -10,10 +10,12 @@ from pytensor.tensor import cast
 from pytensor.tensor.type import discrete_dtypes, integer_dtypes, uint_dtypes
 
 from pytensor_cl.nn.conv import Conv, ConvGradInput
+from pytensor_cl.nn.conv_host import Geometry
 from pytensor_cl.nn.windows import (
     as_flag,
     as_ints,
     as_pads,
+    as_symbolic_ints,
     as_variable,
     known,
     refuse_keywords,
@@ -41,15 +43,14 @@ def _refuse(name: str, others: dict[str, Any]) -> None:
 
 def _parameters(
     ndim: int, subsample: Any, dilation: Any, groups: Any, border_mode: Any, flip: Any, step: str = "subsample"
-) -> tuple[Any, ...]:
+) -> Geometry:
     """Return the parameters of the Ops; `step` is the name of the argument that is the stride."""
     if isinstance(groups, Sequence | np.ndarray):
         raise TypeError(f"num_groups must be a positive integer, not {groups!r}")
     (count,) = as_ints(groups, 1, "num_groups")
-    return (
-        ndim,
-        as_ints(subsample, ndim, step),
-        as_ints(dilation, ndim, "filter_dilation"),
+    return Geometry(
+        as_symbolic_ints(subsample, ndim, step),
+        as_symbolic_ints(dilation, ndim, "filter_dilation"),
         count,
         as_pads(border_mode, ndim),
         as_flag(flip, "filter_flip"),
@@ -101,7 +102,8 @@ border_mode
     filters of odd lengths keep the input's shape. ``"full"``: wherever they overlap. Or zeros at each side, an
     integer. Or a sequence with one of these, or a pair (before, after), for each dimension.
 subsample
-    An integer, or one per dimension: from place to place of the filters; torch's ``stride``.
+    An integer, or one per dimension: from place to place of the filters; torch's ``stride``. These integers, and those
+    of `border_mode` and `filter_dilation`, may be 0-d integer variables.
 filter_flip
     Whether the filters are flipped, as mathematics has it (and Theano's ``conv2d``); with False this is the
     cross-correlation that most frameworks call convolution.
@@ -191,14 +193,14 @@ def _make_conv(ndim: int) -> Any:
     ) -> Variable:
         _refuse(name, others)
         x, w = _operands(name, ndim, input, filters, input_shape, filter_shape)
-        op = Conv(*_parameters(ndim, subsample, filter_dilation, num_groups, border_mode, filter_flip))
+        g = _parameters(ndim, subsample, filter_dilation, num_groups, border_mode, filter_flip)
         features, per_group = w.type.shape[:2]
-        expected = None if per_group is None else per_group * op.groups
-        source = f"{per_group} in each of {op.groups} group(s), from filters.shape[1]"
-        _check_channels(name, x.type.shape[1], expected, op.groups, source)
-        if features is not None and features % op.groups:
-            raise ValueError(f"{name}: the {features} features of filters do not divide into num_groups={op.groups}")
-        return op(x, w)
+        expected = None if per_group is None else per_group * g.groups
+        source = f"{per_group} in each of {g.groups} group(s), from filters.shape[1]"
+        _check_channels(name, x.type.shape[1], expected, g.groups, source)
+        if features is not None and features % g.groups:
+            raise ValueError(f"{name}: the {features} features of filters do not divide into num_groups={g.groups}")
+        return Conv.call(g, x, w)
 
     return _documented(conv, ndim, name, _DOC)
 
@@ -222,31 +224,28 @@ def _make_transposed(ndim: int) -> Any:
     ) -> Variable:
         _refuse(name, others)
         x, w = _operands(name, ndim, input, filters, None, filter_shape)
-        parameters = _parameters(
-            ndim, input_dilation, filter_dilation, num_groups, border_mode, filter_flip, "input_dilation"
-        )
-        op = ConvGradInput(*parameters)
+        g = _parameters(ndim, input_dilation, filter_dilation, num_groups, border_mode, filter_flip, "input_dilation")
         extra = as_ints(output_padding, ndim, "output_padding", least=0)
-        if any(e >= s for e, s in zip(extra, op.strides, strict=True)):
-            raise ValueError(f"output_padding must be less than input_dilation={op.strides}, not {output_padding!r}")
-        _check_channels(name, x.type.shape[1], w.type.shape[0], op.groups, "filters.shape[0]")
-        if w.type.shape[0] is not None and w.type.shape[0] % op.groups:
+        if any(isinstance(s, int) and e >= s for e, s in zip(extra, g.strides, strict=True)):
+            raise ValueError(f"output_padding must be less than input_dilation={g.strides}, not {output_padding!r}")
+        _check_channels(name, x.type.shape[1], w.type.shape[0], g.groups, "filters.shape[0]")
+        if w.type.shape[0] is not None and w.type.shape[0] % g.groups:
             raise ValueError(
-                f"{name}: the {w.type.shape[0]} channels of filters do not divide into num_groups={op.groups}"
+                f"{name}: the {w.type.shape[0]} channels of filters do not divide into num_groups={g.groups}"
             )
         given = _as_output_shape(name, output_shape, ndim)
         if any(extra) and any(n is not None for n in given[2:]):
             raise ValueError(f"{name}: output_padding and output_shape both say how long the result is: give one")
-        smallest = [_smallest(op, i, x, w) for i in range(ndim)]
+        smallest = [_smallest(g, i, x, w) for i in range(ndim)]
         lengths = [s + e if n is None else n for n, s, e in zip(given[2:], smallest, extra, strict=True)]
-        _check_lengths(name, op, w, lengths, border_mode)
-        _check_reachable(name, op, smallest, lengths)
+        _check_lengths(name, g, w, lengths, border_mode)
+        _check_reachable(name, g, smallest, lengths)
         features = w.type.shape[1]
-        static = (x.type.shape[0], None if features is None else features * op.groups)
+        static = (x.type.shape[0], None if features is None else features * g.groups)
         for n, m, what in zip(given, static, ("batch", "features"), strict=False):
             if isinstance(n, int) and m is not None and n != m:
                 raise ValueError(f"{name}: output_shape={output_shape!r}, but the {what} of the result are {m}")
-        return op(w, x, *lengths)
+        return ConvGradInput.call(g, w, x, *lengths)
 
     return _documented(conv_transpose, ndim, name, _TRANSPOSED_DOC)
 
@@ -279,28 +278,28 @@ def _as_output_shape(name: str, value: Any, ndim: int) -> list[Any]:
     return lengths
 
 
-def _smallest(op: ConvGradInput, i: int, x: Variable, w: Variable) -> Any:
+def _smallest(g: Geometry, i: int, x: Variable, w: Variable) -> Any:
     """Return the smallest length of dimension i of a transposed convolution's result."""
     (n, k) = (v.type.shape[2 + i] if v.type.shape[2 + i] is not None else v.shape[2 + i] for v in (x, w))
-    before, after = resolve(op.padding[i], k, op.dilation[i])
-    return (n - 1) * op.strides[i] - before - after + (k - 1) * op.dilation[i] + 1
+    before, after = resolve(g.padding[i], k, g.dilation[i])
+    return (n - 1) * g.strides[i] - before - after + (k - 1) * g.dilation[i] + 1
 
 
-def _check_lengths(name: str, op: ConvGradInput, w: Variable, lengths: Sequence[Any], border_mode: Any) -> None:
+def _check_lengths(name: str, g: Geometry, w: Variable, lengths: Sequence[Any], border_mode: Any) -> None:
     """Refuse padding that is longer than the result, as far as static shapes show it."""
     for i, length in enumerate(lengths):
         if isinstance(length, int) and length < 0:
-            removed = sum(resolve(op.padding[i], w.type.shape[2 + i], op.dilation[i]))
+            removed = sum(resolve(g.padding[i], w.type.shape[2 + i], g.dilation[i]))
             raise ValueError(
                 f"{name}: border_mode={border_mode!r} takes {removed} elements from a result of length "
                 f"{length + removed} in dimension {2 + i}"
             )
 
 
-def _check_reachable(name: str, op: ConvGradInput, smallest: Sequence[Any], lengths: Sequence[Any]) -> None:
+def _check_reachable(name: str, g: Geometry, smallest: Sequence[Any], lengths: Sequence[Any]) -> None:
     """Refuse lengths of the result that no input has, as far as static shapes show it."""
-    for i, (low, length, stride) in enumerate(zip(smallest, lengths, op.strides, strict=True)):
-        if isinstance(low, int) and isinstance(length, int) and low >= 0 and not low <= length < low + stride:
+    for i, (low, length, stride) in enumerate(zip(smallest, lengths, g.strides, strict=True)):
+        if all(isinstance(n, int) for n in (low, length, stride)) and low >= 0 and not low <= length < low + stride:
             raise ValueError(
                 f"{name}: output_shape must be {low} to {low + stride - 1} in dimension {2 + i} for this input, "
                 f"not {length}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,11 +10,11 @@ from pytensor_cl.nn.windows import Pads, Window, padded, positions, resolve, vie
 
 
 class Geometry(NamedTuple):
-    """The parameters of a convolution; see `pytensor_cl.nn.conv`."""
+    """The parameters of a convolution; see `pytensor_cl.nn.conv`. Integers may be symbolic in a graph."""
 
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
+    strides: tuple[Any, ...]
+    dilation: tuple[Any, ...]
+    groups: Any
     padding: Pads
     flip: bool
 
@@ -33,11 +33,23 @@ class Geometry(NamedTuple):
         """Return the filters in the orientation of the input."""
         return np.flip(w, tuple(range(2, w.ndim))) if self.flip else w
 
+    def check_parameters(self) -> None:
+        """Refuse strides, dilation and padding that make no sense.
+
+        Raises `ValueError`: there are some.
+        """
+        for name, values in (("subsample", self.strides), ("filter_dilation", self.dilation)):
+            if min(values) < 1:
+                raise ValueError(f"{name} of a convolution must be positive, not {values}")
+        if any(min(pad) < 0 for pad in self.padding if not isinstance(pad, str)):
+            raise ValueError(f"border_mode of a convolution must not be negative, not {self.padding}")
+
     def check(self, x: Sequence[int], w: Sequence[int]) -> None:
         """Refuse shapes that do not fit together.
 
         Raises `ValueError`: they do not.
         """
+        self.check_parameters()
         if any(n < 0 for n in x):
             raise ValueError(f"the padding of a transposed convolution is longer than its result, of shape {tuple(x)}")
         if len(x) != len(w) or x[1] != w[1] * self.groups or w[0] % self.groups:

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType, Lop, disconnected_type
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.gradient import DisconnectedType, disconnected_grad, disconnected_type, pullback
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.special import log_softmax, softmax
 
 from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, reduced, working
+from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
 
@@ -124,7 +126,9 @@ class CrossEntropy(Marker):
             floats = [v for v in inputs if v is not given.classes and v is not given.labels]
             used = [(o, g) for o, g in zip(self.build_inner_graph(*inputs), output_grads, strict=True) if _is_given(g)]
             options = {"disconnected_inputs": "ignore", "return_disconnected": "disconnected"}
-            found = dict(zip(floats, Lop([o for o, _ in used], floats, [g for _, g in used], **options), strict=True))
+            with pytensor.config.change_flags(floatX=x.type.dtype):  # the dtype of zeros in gradients of switch
+                inner = pullback([o for o, _ in used], floats, [g for _, g in used], **options)
+            found = dict(zip(floats, inner, strict=True))
             return [found.get(v, disconnected_type()) for v in inputs]
         factors = [
             pt.cast(g, x.type.dtype) if _is_given(g) else pt.zeros_like(loss)
@@ -194,7 +198,7 @@ class PickedLosses(Marker):
         x, classes, labels = inputs
         slope = pt.expand_dims(pt.cast(output_grads[0], x.type.dtype), self.axis)
         is_label = pt.eq(classes, pt.expand_dims(labels, self.axis))
-        return [pt.switch(is_label, -slope, 0), disconnected_type(), disconnected_type()]
+        return [-slope * is_label, disconnected_type(), disconnected_type()]
 
 
 class _Labels(NamedTuple):
@@ -218,7 +222,9 @@ class _Options(NamedTuple):
 def classes_along(x: Any, axis: int) -> Variable:
     """Return the numbers of the classes of `x`, int32, with length 1 in the other dimensions."""
     length = x.type.shape[axis]
-    numbers = pt.arange(x.shape[axis], dtype="int32") if length is None else pt.constant(np.arange(length, dtype="int32"))
+    numbers = (
+        pt.arange(x.shape[axis], dtype="int32") if length is None else pt.constant(np.arange(length, dtype="int32"))
+    )
     return pt.expand_dims(numbers, [d for d in range(x.type.ndim) if d != axis])
 
 
@@ -229,7 +235,7 @@ def _labels(x: Any, target: Any, options: _Options) -> _Labels:
     target = one_shape(x, target, [d for d in range(x.type.ndim) if d != axis], rows, options.name)
     if target.type.dtype == "uint64":
         raise TypeError(f"{options.name}: target is uint64, which int64 cannot hold: cast it to int64 first")
-    target = pt.cast(target, "int64")
+    target = pt.cast(disconnected_grad(target), "int64")
     counts = pt.neq(target, ignored)
     length = x.type.shape[axis]
     fits = pt.and_(pt.ge(target, 0), pt.lt(target, x.shape[axis] if length is None else length))
@@ -250,8 +256,10 @@ def _class_weight(x: Any, options: _Options) -> Any:
     """
     weight = as_floats(options.weight, f"{options.name}: weight")
     if weight.type.ndim != 1:
-        raise ValueError(f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class")
-    return pt.cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.dtype)
+        raise ValueError(
+            f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class"
+        )
+    return cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.type.dtype)
 
 
 def _total(losses: Any, weights: Any, reduction: str) -> Variable:
@@ -278,7 +286,9 @@ def _is_labels(target: Any, name: str) -> bool:
     """Return whether a target has labels; else it has probabilities."""
     kind = target.type.numpy_dtype.kind
     if kind not in "iuf":
-        raise TypeError(f"{name}: target has dtype {target.type.dtype}: it must be labels of an integer dtype, or floats")
+        raise TypeError(
+            f"{name}: target has dtype {target.type.dtype}: it must be labels of an integer dtype, or floats"
+        )
     return kind in "iu"
 
 
@@ -294,7 +304,7 @@ def _by_label(x: Any, target: Any, options: _Options, smoothing: float | None) -
     """
     axis, labels = options.axis, _labels(x, target, options)
     weight = None if options.weight is None else _class_weight(x, options)
-    weights = labels.counts if weight is None else pt.switch(labels.counts, weight[pt.maximum(labels.labels, 0)], 0)
+    weights = labels.counts if weight is None else weight[pt.maximum(labels.labels, 0)] * labels.counts
     if smoothing is None:
         losses: Any = PickedLosses(axis=axis)(x, labels.classes, labels.labels)
     elif smoothing == 0:
@@ -324,7 +334,7 @@ def _probabilities(x: Any, target: Any, options: _Options, smoothing: float) -> 
     if options.ignore_index != IGNORED:
         raise ValueError(f"{options.name}: ignore_index is for labels, and target has probabilities")
     dims = range(x.type.ndim)
-    probability: Any = pt.cast(one_shape(x, target, list(dims), list(x.type.shape), options.name), x.type.dtype)
+    probability: Any = cast(one_shape(x, target, list(dims), list(x.type.shape), options.name), x.type.dtype)
     if smoothing:
         length = pt.cast(pt.maximum(x.shape[options.axis], 1), x.type.dtype)
         probability = as_number(1 - smoothing, x) * probability + as_number(smoothing, x) / length
@@ -405,7 +415,7 @@ def softmax_cross_entropy(
     else:
         losses = cross_entropy_with(x, _probabilities(x, target, options, smoothing), options.axis)
         weights = pt.ones_like(losses)
-    return pt.cast(_total(losses, weights, reduction), dtype)
+    return cast(_total(losses, weights, reduction), dtype)
 
 
 def nll(
@@ -441,9 +451,4 @@ def nll(
         factor = _probabilities(x, target, options, 0.0)
         losses = -pt.switch(pt.eq(factor, 0), 0, factor * x).sum(options.axis)
         weights = pt.ones_like(losses)
-    return pt.cast(_total(losses, weights, reduction), dtype)
-
-
-def is_constant(variable: Any, value: Any) -> bool:
-    """Return whether a variable is a constant with that value everywhere."""
-    return isinstance(variable, Constant) and bool(np.all(np.asarray(variable.data) == value))
+    return cast(_total(losses, weights, reduction), dtype)

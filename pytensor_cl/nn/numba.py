@@ -10,9 +10,10 @@ from pytensor_cl._compat.numba_backend import run_in_object_mode
 from pytensor_cl._compat.numba_draws import draw_with_numba
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.nn.dropout import MaskRV
-from pytensor_cl.nn.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGather, MaxPoolScatter
+from pytensor_cl.nn.pool import MaxPool, MaxPoolGather, MaxPoolIndices, MaxPoolScatter, SumPool, SumPoolGrad
 
-OPS = (Conv, ConvGradInput, ConvGradWeight, MaxPool, MaxPoolGather, MaxPoolScatter, AvgPool, AvgPoolGrad)
+CONVOLUTIONS = (Conv, ConvGradInput, ConvGradWeight)
+OPS = (*CONVOLUTIONS, MaxPool, MaxPoolGather, MaxPoolIndices, MaxPoolScatter, SumPool, SumPoolGrad)
 
 
 class _RegisterWithNumba(GraphRewriter):

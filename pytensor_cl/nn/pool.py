@@ -7,48 +7,30 @@ import pytensor
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
+from pytensor.graph.replace import _vectorize_node
 from pytensor.tensor import as_tensor_variable, cast
 from pytensor.tensor.type import complex_dtypes, discrete_dtypes, tensor
 
 import pytensor_cl.nn.pool_host as pool_host
-from pytensor_cl.nn.pool_host import Geometry
-from pytensor_cl.nn.windows import Window, known, pool_positions
+from pytensor_cl.nn.batches import common_batch, shared_entry
+from pytensor_cl.nn.pool_host import Geometry, Sliding
 
 
 class _Pooling(Op):
-    """Base class of pooling and its gradients: holds the parameters.
+    """Base class of pooling and its gradients: `windows` are what is pooled along the last dimensions."""
 
-    `ceil`: whether the last window may reach out of the padded input.
-    """
+    __props__: tuple[str, ...] = ("windows",)
 
-    __props__: tuple[str, ...] = ("window", "strides", "padding", "ceil")
+    def __init__(self, windows: Geometry) -> None:
+        self.windows = windows
 
-    def __init__(
-        self,
-        window: tuple[int, ...],
-        strides: tuple[int, ...],
-        padding: tuple[tuple[int, int], ...],
-        ceil: bool = False,
-    ) -> None:
-        self.window = window
-        self.strides = strides
-        self.padding = padding
-        self.ceil = ceil
+    def __str__(self) -> str:
+        return f"{type(self).__name__}{{{self.windows}}}"
 
     @property
     def ndim(self) -> int:
         """Number of dimensions that are pooled."""
-        return len(self.window)
-
-    @property
-    def geometry(self) -> Geometry:
-        """The parameters as `pool_host` takes them."""
-        return Geometry(self.windows(), self.ceil)
-
-    def windows(self) -> tuple[Window, ...]:
-        """Return the window along each dimension."""
-        dims = zip(self.window, self.strides, self.padding, strict=True)
-        return tuple(Window(k, s, 1, *p) for k, s, p in dims)
+        return len(self.windows.windows)
 
     def _relative(self, kind: Any) -> Any:
         """Return an Op of another class with the same parameters."""
@@ -57,8 +39,10 @@ class _Pooling(Op):
     def _pooled(self, shape: Sequence[Any]) -> tuple[Any, ...]:
         """Return the output's shape; None where a length is."""
         leading = len(shape) - self.ndim
-        dims = zip(shape[leading:], self.windows(), strict=True)
-        return (*shape[:leading], *(pool_positions(n, w, self.ceil) if known(n) else None for n, w in dims))
+        dims = shape[leading:]
+        counts = self.windows.counts([1 if n is None else n for n in dims])
+        is_free = isinstance(self.windows, Sliding)
+        return (*shape[:leading], *(None if n is None and is_free else c for n, c in zip(dims, counts, strict=True)))
 
     def _variables(self, *values: Any) -> list[Variable]:
         variables = [as_tensor_variable(v) for v in values]
@@ -79,7 +63,7 @@ class MaxPool(_Pooling):
         """Make a node."""
         (x,) = self._variables(x)
         if x.type.dtype in complex_dtypes:
-            raise TypeError(f"max_pool: complex numbers have no order, and x is {x.type}")
+            raise TypeError(f"the largest of complex numbers: they have no order, and the input is {x.type}")
         return Apply(self, [x], [tensor(dtype=x.type.dtype, shape=self._pooled(x.type.shape))])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
@@ -88,7 +72,7 @@ class MaxPool(_Pooling):
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Pool on the host."""
-        output_storage[0][0] = pool_host.max_pool(inputs[0], self.geometry)
+        output_storage[0][0] = pool_host.max_pool(inputs[0], self.windows)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """The gradient goes to the element that was chosen."""
@@ -115,7 +99,7 @@ class MaxPoolScatter(_Pooling):
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Scatter on the host."""
-        output_storage[0][0] = pool_host.max_scatter(inputs[0], inputs[1], self.geometry)
+        output_storage[0][0] = pool_host.max_scatter(inputs[0], inputs[1], self.windows)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Linear in dy; which element is chosen does not change with x, but at ties."""
@@ -143,7 +127,7 @@ class MaxPoolGather(_Pooling):
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Gather on the host."""
-        output_storage[0][0] = pool_host.max_gather(inputs[0], inputs[1], self.geometry)
+        output_storage[0][0] = pool_host.max_gather(inputs[0], inputs[1], self.windows)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Linear in v."""
@@ -157,27 +141,69 @@ class MaxPoolGather(_Pooling):
         return [disconnected_type() if _is_disconnected(tangents[1]) else self(inputs[0], tangents[1])]
 
 
-class _Averaging(_Pooling):
-    """Base class of average pooling and its gradient.
-
-    `inc_pad`: whether padding counts as elements.
-    """
-
-    __props__ = ("window", "strides", "padding", "ceil", "inc_pad")
-
-    def __init__(self, window: Any, strides: Any, padding: Any, ceil: bool = False, inc_pad: bool = True) -> None:
-        super().__init__(window, strides, padding, ceil)
-        self.inc_pad = inc_pad
-
-
-class AvgPool(_Averaging):
-    """The average of each window."""
+class MaxPoolIndices(_Pooling):
+    """The number, in the flattened plane, of the first largest element of each window; not differentiable."""
 
     def make_node(self, x: Any) -> Apply:
         """Make a node."""
         (x,) = self._variables(x)
-        if x.type.dtype in discrete_dtypes:
+        if x.type.dtype in complex_dtypes:
+            raise TypeError(f"the largest of complex numbers: they have no order, and the input is {x.type}")
+        return Apply(self, [x], [tensor(dtype="int64", shape=self._pooled(x.type.shape))])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Count the windows."""
+        return [self._pooled(shapes[0])]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Indices have no gradient."""
+        return [[False]]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+        """Indices have no gradient."""
+        return [disconnected_type()]
+
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
+        """Indices have no gradient."""
+        return [disconnected_type()]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Search on the host."""
+        output_storage[0][0] = pool_host.max_indices(inputs[0], self.windows)
+
+
+MODES = ("sum", "average_inc_pad", "average_exc_pad")
+"""What is made of the sum of a window."""
+
+
+class _Summing(_Pooling):
+    """Base class of sums of windows and their gradient.
+
+    `mode`: one of `MODES`; a sum is divided by the number of elements with or without padding.
+    """
+
+    __props__ = ("windows", "mode")
+
+    def __init__(self, windows: Geometry, mode: str) -> None:
+        super().__init__(windows)
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {MODES}, not {mode!r}")
+        self.mode = mode
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}{{{self.windows}, {self.mode}}}"
+
+
+class SumPool(_Summing):
+    """The sum of each window, or its average."""
+
+    def make_node(self, x: Any) -> Apply:
+        """Make a node."""
+        (x,) = self._variables(x)
+        if x.type.dtype in discrete_dtypes and self.mode != "sum":
             raise TypeError(f"the average of {x.type.dtype} is no {x.type.dtype}: cast the input first")
+        if x.type.dtype == "bool":
+            raise TypeError("the sum of bool is no bool: cast the input first")
         return Apply(self, [x], [tensor(dtype=x.type.dtype, shape=self._pooled(x.type.shape))])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
@@ -186,7 +212,7 @@ class AvgPool(_Averaging):
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Pool on the host."""
-        output_storage[0][0] = pool_host.avg_pool(inputs[0], self.geometry, self.inc_pad)
+        output_storage[0][0] = pool_host.sum_pool(inputs[0], self.windows, self.mode)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Each element of a window gets its share."""
@@ -194,15 +220,15 @@ class AvgPool(_Averaging):
         if _is_disconnected(gradient):
             return [disconnected_type()]
         lengths = [x.shape[x.type.ndim - self.ndim + i] for i in range(self.ndim)]
-        return [self._relative(AvgPoolGrad)(gradient, *lengths)]
+        return [self._relative(SumPoolGrad)(gradient, *lengths)]
 
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
         """It is linear."""
         return [disconnected_type() if _is_disconnected(tangents[0]) else self(tangents[0])]
 
 
-class AvgPoolGrad(_Averaging):
-    """Gradient of average pooling for x (...), from dy (...) and the lengths of x."""
+class SumPoolGrad(_Summing):
+    """Gradient of `SumPool` for x (...), from dy (...) and the lengths of x."""
 
     def make_node(self, dy: Any, *lengths: Any) -> Apply:
         """Make a node."""
@@ -224,15 +250,33 @@ class AvgPoolGrad(_Averaging):
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Spread on the host."""
         dy, *lengths = inputs
-        spread = pool_host.avg_grad(dy, tuple(map(int, lengths)), self.geometry, self.inc_pad)
-        output_storage[0][0] = spread
+        output_storage[0][0] = pool_host.sum_grad(dy, tuple(map(int, lengths)), self.windows, self.mode)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """It is linear in dy."""
         (gradient,) = cotangents
-        first = disconnected_type() if _is_disconnected(gradient) else self._relative(AvgPool)(gradient)
+        first = disconnected_type() if _is_disconnected(gradient) else self._relative(SumPool)(gradient)
         return [first, *(disconnected_type() for _ in inputs[1:])]
 
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
         """It is linear in dy."""
         return [disconnected_type() if _is_disconnected(tangents[0]) else self(tangents[0], *inputs[1:])]
+
+
+@_vectorize_node.register(MaxPool)
+@_vectorize_node.register(MaxPoolIndices)
+@_vectorize_node.register(SumPool)
+def _vectorize_pooling(op: _Pooling, node: Apply, x: Variable) -> Sequence[Variable]:
+    return [op(x)]
+
+
+@_vectorize_node.register(MaxPoolScatter)
+@_vectorize_node.register(MaxPoolGather)
+def _vectorize_with_choice(op: _Pooling, node: Apply, *inputs: Variable) -> Sequence[Variable]:
+    arrays, _ = common_batch(inputs, [v.type.ndim for v in node.inputs])
+    return [op(*arrays)]
+
+
+@_vectorize_node.register(SumPoolGrad)
+def _vectorize_spreading(op: SumPoolGrad, node: Apply, dy: Variable, *lengths: Variable) -> Sequence[Variable]:
+    return [op(dy, *map(shared_entry, lengths))]

@@ -88,8 +88,8 @@ class RecurrentLoop(Marker):
 
     __props__: tuple[str, ...] = ("has_bias", "has_mask")
     has_bias, has_mask = False, False
-    states_count, gates, saved_count, products = 1, 1, 0, 1
-    """Numbers of states, of gates, of arrays that a step saves, and of gradients of products in a step."""
+    states_count, saved_count, products = 1, 0, 1
+    """Numbers of states, of arrays that a step saves, and of results of `step_back`."""
 
     # What a layer defines
 
@@ -98,10 +98,18 @@ class RecurrentLoop(Marker):
         raise NotImplementedError
 
     def step_back(
-        self, saved: Variables, before: Variables, after: Variables, slopes: Variables
-    ) -> tuple[Variable, Variable, list[Variable | None]]:
-        """Return gradients of `x` and of the product, and of the states before without those through the product."""
+        self, saved: Variables, before: Variables, after: Variables, grads: Variables
+    ) -> tuple[Variables, list[Variable | None]]:
+        """Return gradients of the product, and of what `input_grad` needs; and of the states before.
+
+        The latter are those that do not come through the product; None is zero. Each operation has a factor that is known
+        in the step only: PyTensor would compute the others of all steps before the loop, which then has more to read.
+        """
         raise NotImplementedError
+
+    def input_grad(self, results: Variables) -> Variable:
+        """Return the gradient of the input's products from what `step_back` returns of all steps."""
+        return results[0]
 
     # The loop
 
@@ -152,13 +160,15 @@ class RecurrentLoop(Marker):
         whole = outputs[2 * count : 3 * count]
         later = [_total(output_grads[k], output_grads[2 * count + k], slice(1, None)) for k in range(count)]
         later = [None if v is None else conformed(v, outputs[0]) for v in later]
-        dx, dp, starts = self._loop_back(later, output_grads[count : 2 * count], whole, outputs[3 * count :], weights, mask)
+        last, saved = output_grads[count : 2 * count], outputs[3 * count :]
+        results, starts = self._loop_back(later, last, whole, saved, weights, mask)
         starts = [_total(v, output_grads[2 * count + k], 0) for k, v in enumerate(starts)]
         rows = x.shape[0] * x.shape[1]
-        flat = dp.reshape((rows, weights.shape[0]))
-        before = whole[0][:-1][::-1].reshape((rows, weights.shape[1]))  # a loop backwards begins with the last step
+        flat = results[0].reshape((rows, weights.shape[0]))
+        before = whole[0][:-1].reshape((rows, weights.shape[1]))
         bias_grad = [flat.sum(axis=0)] * self.has_bias
-        return [dx[::-1], *starts, pt.dot(flat.T, before), *bias_grad, *[disconnected_type()] * self.has_mask]
+        dx = self.input_grad(results)
+        return [dx, *starts, pt.dot(flat.T, before), *bias_grad, *[disconnected_type()] * self.has_mask]
 
     def _loop_back(
         self,
@@ -168,8 +178,8 @@ class RecurrentLoop(Marker):
         saved: Sequence[Variable],
         weights: Variable,
         mask: Variable | None,
-    ) -> tuple[Variable, Variable, Variables]:
-        """Return gradients of the input's products and of the states' products, last step first, and of the starts.
+    ) -> tuple[Variables, Variables]:
+        """Return what `step_back` returns of all steps, and the gradients of the starts.
 
         `later`: gradients of all states (T, N, H), `last` of the last ones.
         """
@@ -186,35 +196,34 @@ class RecurrentLoop(Marker):
 
             added, live = dict(zip(given, take(len(given)), strict=True)), take(len(masks))
             saved_t, before, after = take(len(saved)), take(count), take(count)
-            slopes, (w,) = take(count), rest
-            slopes = [v + added[k] if k in added else v for k, v in enumerate(slopes)]
+            grads, (w,) = take(count), rest
+            grads = [v + added[k] if k in added else v for k, v in enumerate(grads)]
             passed: list[Variable] = []
             if live:
                 is_live = live[0][:, None]
-                passed = [masked(~is_live, v) for v in slopes]
-                slopes = [masked(is_live, v) for v in slopes]
-            dx, dp, earlier = self.step_back(saved_t, before, after, slopes)
-            through = pt.dot(dp, w)
+                passed = [masked(~is_live, v) for v in grads]
+                grads = [masked(is_live, v) for v in grads]
+            results, earlier = self.step_back(saved_t, before, after, grads)
+            through = pt.dot(results[0], w)
             earlier[0] = through if earlier[0] is None else through + earlier[0]
             if live:
                 earlier = [a + b for a, b in zip(earlier, passed, strict=True)]
-            return [*earlier, dx] if dx is dp else [*earlier, dx, dp]
+            return [*earlier, *results]
 
         zero = pt.zeros_like(whole[0][0])
         starts = [conformed(v, zero) if _is_connected(v) else zero for v in last]
         loop = loop_of(step, sequences, starts, [weights], self.products, f"{type(self).__name__}Gradient", True)
-        return loop.results[0], loop.results[-1], loop.last
+        return [v[::-1] for v in loop.results], loop.last
 
     def _pullback_of_composition(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], output_grads: Sequence[Variable]
     ) -> Variables:
         """Return the gradients as `Scan` derives them, of what the steps save too."""
-        floats = [v for v in inputs if v.type.dtype != "bool"]
-        pairs = [(v, g) for v, g in zip(self.definition(inputs), output_grads, strict=True) if _is_connected(g)]
-        known = dict(pairs)
-        found = pytensor.grad(
-            None, floats, known_grads=known, disconnected_inputs="ignore", return_disconnected="disconnected"
-        )
+        dummies = [v.type() for v in inputs]  # an input may depend on another one
+        known = {v: g for v, g in zip(self.definition(dummies), output_grads, strict=True) if _is_connected(g)}
+        floats = dummies[: len(dummies) - self.has_mask]
+        found = pytensor.grad(None, floats, known_grads=known, disconnected_inputs="ignore")
+        found = clone_replace(found, dict(zip(dummies, inputs, strict=True)))
         return [*found, *[disconnected_type()] * self.has_mask]
 
     def definition(self, inputs: Sequence[Variable]) -> Variables:
@@ -242,11 +251,11 @@ class TanhLoop(RecurrentLoop):
         return [pt.tanh(x + product)], []
 
     def step_back(
-        self, saved: Variables, before: Variables, after: Variables, slopes: Variables
-    ) -> tuple[Variable, Variable, list[Variable | None]]:
+        self, saved: Variables, before: Variables, after: Variables, grads: Variables
+    ) -> tuple[Variables, list[Variable | None]]:
         """Return the gradients of a step."""
-        d = slopes[0] * (1 - pt.sqr(after[0]))
-        return d, d, [None]
+        d = grads[0] - grads[0] * after[0] * after[0]
+        return [d], [None]
 
 
 class ReluLoop(RecurrentLoop):
@@ -258,17 +267,17 @@ class ReluLoop(RecurrentLoop):
         return [pt.switch(total <= 0, pt.zeros_like(total), total)], []
 
     def step_back(
-        self, saved: Variables, before: Variables, after: Variables, slopes: Variables
-    ) -> tuple[Variable, Variable, list[Variable | None]]:
+        self, saved: Variables, before: Variables, after: Variables, grads: Variables
+    ) -> tuple[Variables, list[Variable | None]]:
         """Return the gradients of a step."""
-        d = pt.switch(after[0] <= 0, pt.zeros_like(after[0]), slopes[0])
-        return d, d, [None]
+        d = pt.switch(after[0] <= 0, pt.zeros_like(after[0]), grads[0])
+        return [d], [None]
 
 
 class GRULoop(RecurrentLoop):
     """r, z = sigmoid(x + product); q = product; n = tanh(x + r * q); h' = n + z * (h - n)."""
 
-    gates, saved_count, products = 3, 4, 2
+    saved_count, products = 4, 2
 
     def step(self, x: Variable, product: Variable, states: Variables) -> tuple[Variables, Variables]:
         """Return the next state; saved are r, z, n and q."""
@@ -278,38 +287,47 @@ class GRULoop(RecurrentLoop):
         return [n + z * (states[0] - n)], [r, z, n, q]
 
     def step_back(
-        self, saved: Variables, before: Variables, after: Variables, slopes: Variables
-    ) -> tuple[Variable, Variable, list[Variable | None]]:
+        self, saved: Variables, before: Variables, after: Variables, grads: Variables
+    ) -> tuple[Variables, list[Variable | None]]:
         """Return the gradients of a step."""
-        (r, z, n, q), (d,) = saved, slopes
-        dn = d * (1 - z) * (1 - pt.sqr(n))
-        dz = d * (before[0] - n) * z * (1 - z)
-        dr = dn * q * r * (1 - r)
-        return pt.concatenate([dr, dz, dn], axis=1), pt.concatenate([dr, dz, dn * r], axis=1), [d * z]
+        (r, z, n, q), (d,) = saved, grads
+        dz, dn = d * z, d - d * z
+        dz = (dz - dz * z) * (before[0] - n)
+        dn = dn - dn * n * n
+        dr = dn * q * r
+        dr = dr - dr * r
+        return [pt.concatenate([dr, dz, dn * r], axis=1), dn], [d * z]
+
+    def input_grad(self, results: Variables) -> Variable:
+        """Return the gradient of the input's products, whose part of n is not multiplied by r."""
+        dp, dn = results
+        return pt.concatenate([dp[:, :, : 2 * dn.shape[2]], dn], axis=2)
 
 
 class LSTMLoop(RecurrentLoop):
     """i, f, o = sigmoid(x + product); g = tanh(x + product); c' = f * c + i * g; h' = o * tanh(c')."""
 
-    states_count, gates, saved_count = 2, 4, 4
+    states_count, saved_count = 2, 5
 
     def step(self, x: Variable, product: Variable, states: Variables) -> tuple[Variables, Variables]:
-        """Return the next states; saved are the gates."""
+        """Return the next states; saved are the gates and tanh(c')."""
         i, f, g, o = split(x + product, 4)
         i, f, g, o = pt.sigmoid(i), pt.sigmoid(f), pt.tanh(g), pt.sigmoid(o)
         c = f * states[1] + i * g
-        return [o * pt.tanh(c), c], [i, f, g, o]
+        t = pt.tanh(c)
+        return [o * t, c], [i, f, g, o, t]
 
     def step_back(
-        self, saved: Variables, before: Variables, after: Variables, slopes: Variables
-    ) -> tuple[Variable, Variable, list[Variable | None]]:
+        self, saved: Variables, before: Variables, after: Variables, grads: Variables
+    ) -> tuple[Variables, list[Variable | None]]:
         """Return the gradients of a step."""
-        (i, f, g, o), (dh, dc) = saved, slopes
-        t = pt.tanh(after[1])
-        dc = dc + dh * o * (1 - pt.sqr(t))
-        di, df, dg = dc * g * i * (1 - i), dc * before[1] * f * (1 - f), dc * i * (1 - pt.sqr(g))
-        d = pt.concatenate([di, df, dg, dh * t * o * (1 - o)], axis=1)
-        return d, d, [None, dc * f]
+        (i, f, g, o, t), (dh, dc) = saved, grads
+        of_o = dh * o * t
+        dc = dc + dh * o - of_o * t
+        of_i, of_f, of_g = dc * i * g, dc * f * before[1], dc * i
+        parts = [of_i - of_i * i, of_f - of_f * f, of_g - of_g * g * g, of_o - of_o * o]
+        d = pt.concatenate(parts, axis=1)
+        return [d], [None, dc * f]
 
 
 # Batches

@@ -161,11 +161,15 @@ class NormalizationGrad(Marker):
     dtypes: tuple[str, ...]
 
     def build_inner_graph(self, dy: Variable, x: Variable, *rest: Variable) -> list[Variable]:
-        """With g = dy scale and y = (x - mean) invstd: dx = invstd (g - mean(g) - y mean(g y))."""
+        """With g = dy scale and y = (x - mean) invstd: dx = invstd (g - mean(g) - y mean(g y)).
+
+        Of centred values y enters with the other sign: mean - x is not the x - mean of the forward pass, so nothing
+        keeps that array for the backward pass, which reads x and the mean instead.
+        """
         invstd, work = rest[-1], rest[-1].dtype
         dy, x = pt.cast(dy, work), pt.cast(x, work)
         scale = pt.cast(rest[0], work) if self.has_scale else None
-        y = (x - rest[-2] if self.is_centred else x) * invstd
+        y = (rest[-2] - x if self.is_centred else x) * invstd
         covers = self.has_scale and set(self.axes) <= set(broadcast_axes(rest[0].type))
         # a scale that is one number along the axes is a factor of the sums, which its own gradient shares
         g = dy if scale is None or covers else dy * scale
@@ -179,7 +183,8 @@ class NormalizationGrad(Marker):
         gradients = [inner * factor]
         if scale is not None:
             axes = broadcast_axes(rest[0].type)
-            gradients.append(self._remaining(products, axes) if covers else _sum(dy * y, axes))
+            of_scale = self._remaining(products, axes) if covers else _sum(dy * y, axes)
+            gradients.append(-of_scale if self.is_centred else of_scale)
         if self.shift_axes is not None:
             shares = set(self.axes) <= set(self.shift_axes) and (covers or scale is None)
             gradients.append(self._remaining(totals, self.shift_axes) if shares else _sum(dy, self.shift_axes))

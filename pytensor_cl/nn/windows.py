@@ -1,27 +1,30 @@
 """Sliding windows along the dimensions of an array: their number and elements."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor import as_tensor_variable
+from pytensor.tensor.type import integer_dtypes
 
 from pytensor_cl.integers import ceil_div
 
-Pad = tuple[int, int] | str
+Pad = tuple[Any, Any] | str
 Pads = tuple[Pad, ...]
+"""Per dimension the padding before and after, which may be symbolic, or the name of a border mode."""
 
 BORDER_MODES = ("valid", "half", "full")
 
 
 class Window(NamedTuple):
-    """A window along one dimension; `extent` and paddings may be symbolic."""
+    """A window along one dimension; all may be symbolic."""
 
     extent: Any
-    stride: int = 1
-    dilation: int = 1
+    stride: Any = 1
+    dilation: Any = 1
     before: Any = 0
     after: Any = 0
 
@@ -41,6 +44,60 @@ def _items(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, np.ndarray):
         return tuple(value) if value.ndim else None
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else None
+
+
+def _is_symbolic(value: Any) -> bool:
+    """Return whether a value is a 0-d integer variable."""
+    return isinstance(value, Variable) and getattr(value.type, "ndim", None) == 0 and value.type.dtype in integer_dtypes
+
+
+def _entry(value: Any, message: str, least: int) -> Any:
+    """Return an integer, or a 0-d integer variable that is checked in the call; a constant is an integer.
+
+    Raises `TypeError`: it is neither.
+    """
+    if _is_integer(value):
+        return int(value)
+    if not _is_symbolic(value):
+        raise TypeError(message)
+    if getattr(value, "data", None) is not None:
+        return int(value.data)
+    problem = message.partition(", not ")[0]
+    return CheckAndRaise(ValueError, problem)(pt.cast(value, "int64"), pt.ge(value, least))
+
+
+def as_symbolic_ints(value: Any, ndim: int, name: str) -> tuple[Any, ...]:
+    """Return one positive integer per dimension, or a 0-d integer variable, which is checked in the call.
+
+    Raises `TypeError`: one is neither. Raises `ValueError`: there are not so many, or one is too small.
+    """
+    is_one = _is_integer(value) or isinstance(value, Variable)
+    values = (value,) * ndim if is_one else _items(value)
+    each = f", or {ndim} of them, one for each dimension" if ndim > 1 else ""
+    message = f"{name} must be a positive integer or a 0-d integer variable{each}, not {value!r}"
+    if values is None:
+        raise TypeError(message)
+    entries = tuple(_entry(v, message, 1) for v in values)
+    if len(values) != ndim or any(isinstance(v, int) and v < 1 for v in entries):
+        raise ValueError(message)
+    return entries
+
+
+def split(value: Any) -> tuple[Any, list[Variable]]:
+    """Return nested tuples with None in place of each variable, and the variables in order."""
+    if isinstance(value, Variable):
+        return None, [value]
+    if not isinstance(value, tuple):
+        return value, []
+    parts = [split(v) for v in value]
+    return tuple(template for template, _ in parts), [v for _, variables in parts for v in variables]
+
+
+def filled(template: Any, values: Iterator[Any]) -> Any:
+    """Return nested tuples with the next value in place of each None."""
+    if template is None:
+        return next(values)
+    return tuple(filled(t, values) for t in template) if isinstance(template, tuple) else template
 
 
 def as_ints(value: Any, ndim: int, name: str, least: int = 1) -> tuple[int, ...]:
@@ -123,20 +180,22 @@ def _as_pad(value: Any, ndim: int, name: str, modes: Sequence[str], whole: Any) 
         if value not in modes:
             raise ValueError(message)
         return (0, 0) if value == "valid" else value
-    pad = (value, value) if _is_integer(value) else _items(value)
-    if pad is None or not all(map(_is_integer, pad)):
+    pad = (value, value) if _is_integer(value) or isinstance(value, Variable) else _items(value)
+    if pad is None or not (modes or all(map(_is_integer, pad))):
         hint = ": it has to be known when the graph is built" if isinstance(value, Variable) else ""
         raise TypeError(message + hint)
-    if len(pad) != 2 or min(pad) < 0:
+    entries = tuple(_entry(p, message, 0) for p in pad)
+    if len(entries) != 2 or any(isinstance(p, int) and p < 0 for p in entries):
         raise ValueError(message)
-    return int(pad[0]), int(pad[1])
+    return entries
 
 
 def as_pads(value: Any, ndim: int, name: str = "border_mode", modes: Sequence[str] = BORDER_MODES) -> Pads:
     """Return per dimension the padding before and after, or a border mode from which it follows for known lengths.
 
-    `modes`: the names that it may be. Raises `TypeError`: one is no integer, or symbolic. Raises `ValueError`: there
-    are not so many, one is negative, or there is no such border mode.
+    `modes`: the names that it may be; if there are any, integers may be 0-d integer variables, which are checked in the
+    call. Raises `TypeError`: one is no integer. Raises `ValueError`: there are not so many, one is negative, or there
+    is no such border mode.
     """
     values = _items(value)
     if values is None:
@@ -146,7 +205,7 @@ def as_pads(value: Any, ndim: int, name: str = "border_mode", modes: Sequence[st
     return tuple(_as_pad(v, ndim, name, modes, value) for v in values)
 
 
-def resolve(pad: Pad, extent: Any, dilation: int) -> tuple[Any, Any]:
+def resolve(pad: Pad, extent: Any, dilation: Any) -> tuple[Any, Any]:
     """Return the padding before and after for a window of that extent."""
     if not isinstance(pad, str):
         return pad

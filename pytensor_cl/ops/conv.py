@@ -1,6 +1,7 @@
 """Convolutions."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.nn import conv as host_ops
+from pytensor_cl.nn.conv_host import Geometry
 from pytensor_cl.nn.windows import resolve
-from pytensor_cl.ops.adapters import IntegerTuple, with_casts
+from pytensor_cl.ops.adapters import with_casts
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.epilogue import SupportsEpilogue
 from pytensor_cl.ops.registry import NoKernel, register_lift
+from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue, is_of_channels
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight, Convolve
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
@@ -65,7 +68,7 @@ def _refuse_convolution(node: Apply, info: DeviceInfo) -> NoKernel | None:
 
 @register_lift(Convolve1d, Convolve2d, numba_safe=False, batched=True, refuse=_refuse_convolution)
 class GpuConvolve(GpuOp):
-    """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise; always computed directly."""
+    """Device counterpart of `Convolve1d` and `Convolve2d`, alone or in a Blockwise."""
 
     operand_placements = (DEVICE, DEVICE, HOST)
 
@@ -79,31 +82,41 @@ class GpuConvolve(GpuOp):
             for t in signals
         ]
         repeated = [t.broadcastable[: -core.ndim] for t in signals]
-        return _Moded(Convolve(context, dtype, core.ndim), casts, repeated)
+        direct = getattr(core, "method", "auto") == "direct"
+        return _Moded(Convolve(context, dtype, core.ndim, direct=direct), casts, repeated)
 
 
-class _Padded:
-    """A convolution whose padding may depend on the extents of its filters, which are argument number `kernels`."""
+class _Parametrised:
+    """A convolution whose symbolic parameters are host values; the padding may depend on the extents of its filters.
 
-    def __init__(self, make: Any, host: Any, kernels: int) -> None:
+    It is called with the inputs of a node: two arrays, lengths and parameters, and the operands of an epilogue.
+    """
+
+    def __init__(self, make: Any, host: Any, kernels: int, operands: int) -> None:
         self._make = make
         self._host = host
         self._kernels = kernels
-        self._routines: dict[tuple[tuple[int, int], ...], Any] = {}
-        plain = self._routine((1,) * host.ndim)
+        self._operands = operands
+        self._routines: Plans[Any] = Plans()
+        plain = self._routine(host.geometry([1] * (host.first_parameter + host.symbolic_parameters)), (1,) * host.ndim)
         self.sources = plain.sources
         self.output_dtypes = plain.output_dtypes
 
-    def _routine(self, extents: Sequence[int]) -> Any:
-        dims = zip(self._host.padding, extents, self._host.dilation, strict=True)
-        padding = tuple(resolve(p, k, d) for p, k, d in dims)
-        if padding not in self._routines:
-            self._routines[padding] = self._make(padding)
-        return self._routines[padding]
+    def _routine(self, geometry: Geometry, extents: Sequence[int]) -> Any:
+        dims = zip(geometry.padding, extents, geometry.dilation, strict=True)
+        fixed = geometry._replace(padding=tuple(resolve(p, k, d) for p, k, d in dims))
+        return self._routines.lookup(fixed, partial(self._make, fixed))
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
-        kernels = inputs[self._kernels]
-        return self._routine(kernels.shape[2:] if isinstance(kernels, GpuArray) else kernels)(*inputs)
+        end = len(inputs) - self._operands
+        first, integers = self._host.first_parameter, [int(np.asarray(n)) for n in inputs[2:end]]
+        arguments = [*inputs[:2], *([tuple(integers[: first - 2])] if first > 2 else [])]
+        geometry = self._host.geometry([*inputs[:2], *integers])
+        geometry.check_parameters()
+        kernels = arguments[self._kernels]
+        extents = kernels.shape[2:] if isinstance(kernels, GpuArray) else kernels
+        result: tuple[GpuArray, ...] = self._routine(geometry, extents)(*arguments, *inputs[end:])
+        return result
 
 
 class _GpuConv(GpuOp):
@@ -121,12 +134,11 @@ class _GpuConv(GpuOp):
         host, target = self.host, node.outputs[0].type
         dtype = computed(target.dtype)
 
-        def make(padding: Any) -> Any:
-            parameters = host.ndim, host.strides, host.dilation, host.groups, padding, host.flip
-            return self.kind(context, dtype, *parameters, epilogue=epilogue)
+        def make(geometry: Geometry) -> Any:
+            return self.kind(context, dtype, host.ndim, *geometry, epilogue=epilogue)
 
-        extra = 0 if epilogue is None else len(epilogue.of_channels)
-        routine = IntegerTuple(_Padded(make, host, self.kernels), 2, extra)
+        operands = 0 if epilogue is None else len(epilogue.of_channels)
+        routine = _Parametrised(make, host, self.kernels, operands)
         return with_casts(routine, node.inputs[:2], dtype, target, context, has_epilogue=epilogue is not None)
 
 

@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.basic import Join, MakeVector, Split
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines import join
 from pytensor_cl.runtime.array import GpuArray
@@ -37,6 +38,50 @@ class GpuMakeVector(GpuOp):
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the copies."""
         return join.Stack(context, node.outputs[0].type.dtype)
+
+
+class GpuJoinedElemwise(GpuOp):
+    """An elementwise function, some of whose outputs are stored side by side in one array.
+
+    `parts` are the numbers of these outputs. The node's outputs are their concatenation along `axis`, and the others.
+    """
+
+    __props__ = ("elemwise", "context_name", "axis", "parts")
+    is_memory_bound = True
+
+    def __init__(self, elemwise: GpuElemwise, axis: int, parts: tuple[int, ...]) -> None:
+        super().__init__(elemwise.host, elemwise.context_name)
+        self.elemwise, self.axis, self.parts = elemwise, axis, parts
+
+    def __str__(self) -> str:
+        return f"GpuJoined{{{self.elemwise}, axis={self.axis}}}"
+
+    def placement_of(self, index: int) -> str:
+        """Arrays must be on the device; 0-d inputs may be host values."""
+        return ANY
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Make a node."""
+        node = self.elemwise.make_node(*inputs)
+        types = [v.type.host_type for v in node.outputs]
+        first = types[self.parts[0]]
+        shape = list(first.shape)
+        length = shape[self.axis]
+        shape[self.axis] = None if length is None else length * len(self.parts)
+        others = [kind for k, kind in enumerate(types) if k not in self.parts]
+        return self.apply(list(node.inputs), [first.clone(shape=tuple(shape)), *others])
+
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+        """Return the shapes that the elementwise function infers; that of the concatenation is longer along the axis."""
+        found = self.elemwise.infer_shape(self.elemwise.make_node(*node.inputs), shapes)
+        joined = list(found[self.parts[0]])
+        joined[self.axis] = joined[self.axis] * len(self.parts)
+        return [tuple(joined), *(shape for k, shape in enumerate(found) if k not in self.parts)]
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the kernel of the elementwise function, which writes parts of one array."""
+        elemwise: Any = self.elemwise.routine(self.elemwise.make_node(*node.inputs), context)
+        return join.JoinedElemwise(elemwise, self.axis, self.parts)
 
 
 class _Split:

@@ -115,16 +115,22 @@ class GpuScan(GpuOp):
     """Device counterpart of `Scan`; `refusal` says why the loop is not one kernel.
 
     The number of steps and the lengths of results are read on the host, and so is the condition of a while-loop, after
-    each step.
+    each step. The outputs with numbers in `last_first`, which are results without a state, begin with the last step.
     """
 
-    __props__ = ("host", "context_name", "placement")
+    __props__ = ("host", "context_name", "placement", "last_first")
 
     def __init__(
-        self, host: Scan, context_name: str, graph: FunctionGraph, placement: InnerPlacement, refusal: str = ""
+        self,
+        host: Scan,
+        context_name: str,
+        graph: FunctionGraph,
+        placement: InnerPlacement,
+        refusal: str = "",
+        last_first: tuple[int, ...] = (),
     ) -> None:
         super().__init__(host, context_name)
-        self.graph, self.placement, self.refusal = graph, placement, refusal
+        self.graph, self.placement, self.refusal, self.last_first = graph, placement, refusal, last_first
         self.operand_placements = placement.outer_inputs(host.info)
         self.view_map = dict(host.view_map)
         self.may_alias = bool(host.info.n_untraced_sit_sot)
@@ -135,6 +141,10 @@ class GpuScan(GpuOp):
         ops = [n.op for n in self.graph.toposort() if not isinstance(n.op, GpuFromHost | HostFromGpu)]
         names = (str(op) if isinstance(op, GpuOp) else f"{op} on the host" for op in ops)
         return f"GpuScan{{{', '.join(names) or 'nothing'}}}"
+
+    def with_last_first(self, last_first: tuple[int, ...]) -> "GpuScan":
+        """Return the same loop, of which these results begin with the last step."""
+        return GpuScan(self.host, self.context_name, self.graph, self.placement, self.refusal, last_first)
 
     @property
     def step_kernels(self) -> int:
@@ -231,7 +241,8 @@ class _Trace:
     """The buffer of a state or of a result, which holds the rows of the last steps.
 
     The array is None if its shape follows from the first step. A step reads and writes the rows of the taps, relative
-    to the present position. Writes wrap around if it is circular; those of a mit-mot do not.
+    to the present position. Writes wrap around if it is circular; those of a mit-mot do not. If `is_last_first`, the
+    array is a view of memory in which the last step comes first.
     """
 
     def __init__(
@@ -242,12 +253,19 @@ class _Trace:
         out_taps: Sequence[int],
         first_position: int,
         is_circular: bool = True,
+        is_last_first: bool = False,
     ) -> None:
         self.array, self.length = array, length
         self.in_taps, self.out_taps = in_taps, out_taps
         self.first_position = first_position
         self.position = first_position % length if length else 0
         self.is_circular = is_circular
+        self.is_last_first = is_last_first
+
+    @property
+    def result(self) -> Value:
+        """Return the rows in the order of the result."""
+        return self.array[::-1] if self.is_last_first else self.array
 
     def read_rows(self) -> list[int]:
         """Return the numbers of the rows that a step reads."""
@@ -278,6 +296,7 @@ class _Loop:
         self._is_array = tuple(is_array)
         self._by_rows = tuple(by_rows)
         self._owned: frozenset[int] = frozenset()
+        self._last_first = frozenset(op.last_first)
         self._output_types = list(op.host.output_types)
         self._places = op.placement.outer_outputs(self._info)
         self._copies: dict[tuple[str, int], Copy] = {}
@@ -331,7 +350,7 @@ class _Loop:
         first = self._info.n_mit_mot
         for trace in traces[first:]:
             self._finish(trace, steps, count)
-        return (*(trace.array for trace in traces), *untraced)
+        return (*(trace.result for trace in traces), *untraced)
 
     def accept_donations(self, inputs: Sequence[int]) -> None:
         """Use the memory of these inputs of the node as that of results: nothing else reads them."""
@@ -366,7 +385,11 @@ class _Loop:
         untraced = list(values[scan.untraced_sit_sot_arg_offset : scan.nit_sot_arg_offset])
         lengths = values[scan.nit_sot_arg_offset : scan.nit_sot_arg_offset + info.n_nit_sot]
         traces = list(self._state_traces(states))
-        traces += [_Trace(None, int(length), (), (0,), 0) for length in lengths]
+        first = info.n_mit_mot + info.n_mit_sot + info.n_sit_sot
+        traces += [
+            _Trace(None, int(length), (), (0,), 0, is_last_first=k in self._last_first)
+            for k, length in enumerate(lengths, first)
+        ]
         return seqs, traces, untraced, list(values[scan.nit_sot_arg_offset + info.n_nit_sot :])
 
     def _state_traces(self, states: Sequence[Value]) -> Iterator[_Trace]:
@@ -438,7 +461,8 @@ class _Loop:
                 if target is not None and value is target:
                     continue
                 if trace.array is None:
-                    trace.array = self._new_buffer(value, trace.length)
+                    buffer = self._new_buffer(value, trace.length)
+                    trace.array = buffer[::-1] if trace.is_last_first else buffer
                 self._write(_row(trace.array, row), value)
 
     def _new_buffer(self, value: Value, length: int) -> Value:

@@ -1,15 +1,16 @@
-"""Concatenation: each input is copied, and cast if need be, into its part of the output."""
+"""Concatenation: each input is copied, and cast if need be, into its part of the output, or computed there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.routine import Routine
-from pytensor_cl.routines.elemwise.routine import Copy, Fill
+from pytensor_cl.routines.elemwise.routine import Copy, Elemwise, Fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
 
 
 class Join(Routine):
@@ -63,6 +64,47 @@ class Join(Routine):
             if part.size:
                 copy.launch((part,), (source,))
             start = stop
+
+
+class JoinedElemwise(Routine):
+    """Apply an element function of several outputs, and store some of them side by side in one array.
+
+    `parts`: numbers of the function's outputs that are concatenated along `axis`, in their order. The outputs are the
+    concatenation, and then the other outputs of the function.
+    """
+
+    def __init__(self, elemwise: Elemwise, axis: int, parts: Sequence[int]) -> None:
+        super().__init__(elemwise.context, elemwise.schedule)
+        self._elemwise, self._axis, self._parts = elemwise, axis, tuple(parts)
+        dtypes = elemwise.output_dtypes
+        self._others = [k for k in range(len(dtypes)) if k not in self._parts]
+        self.output_dtypes = (dtypes[self._parts[0]], *(dtypes[k] for k in self._others))
+        self.value_arguments = elemwise.value_arguments
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernel of the element function."""
+        return self._elemwise.sources()
+
+    def value_kernels(self) -> Iterable[Kernel]:
+        """Return the kernels that take numbers of the host."""
+        return self._elemwise.value_kernels()
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layouts of the outputs."""
+        found, at = self._elemwise.layout(*inputs), self._axis
+        shape = found[0].shape
+        joined = Layout.contiguous((*shape[:at], shape[at] * len(self._parts), *shape[at + 1 :]))
+        return (joined, *(found[k] for k in self._others))
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernel of the element function; the outputs may have any strides."""
+        joined, *others = outputs
+        width = joined.shape[self._axis] // len(self._parts)
+        before = (slice(None),) * self._axis
+        parts = (slice(k * width, (k + 1) * width) for k in range(len(self._parts)))
+        views = [joined.view(joined.layout.subscript((*before, part))) for part in parts]
+        numbered = dict(zip((*self._parts, *self._others), (*views, *others), strict=True))
+        self._elemwise.launch([numbered[k] for k in range(len(numbered))], inputs)
 
 
 class Stack(Routine):

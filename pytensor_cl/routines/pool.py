@@ -26,24 +26,32 @@ MIN_ROWS_GRADIENT_ELEMENTS = 1 << 14  # elements of a gradient for which rows ne
 COMMON = ((2, 2), (3, 2), (3, 1))  # lengths and steps along the last dimension that have kernels of their own
 ROWS = {
     "max_grad": "max_grad_rows",
-    "average_grad": "average_grad_rows",
+    "sum_grad": "sum_grad_rows",
 }  # variants that keep rows of windows
 _PLACES = {"int": "int32", "long": "int64"}
-_TEMPLATES = dict.fromkeys(("max_grad", "average_grad"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
+_TEMPLATES = dict.fromkeys(("max_grad", "sum_grad"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
+DIVISORS = {"average_exc_pad": 0, "average_inc_pad": 1, "sum": 2}
+"""What a sum is divided by; see kernels/pool/common.mako."""
 _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # bytes of an element: type of a comparison's result
 
 
 class Window(NamedTuple):
-    """Sliding window along one dimension: its length, its step, and the padding before and after."""
+    """Sliding window along one dimension: its length, its step, padding before and after, and from tap to tap."""
 
     extent: int
     step: int
     pad_lo: int
     pad_hi: int
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last of the window."""
+        return (self.extent - 1) * self.dilation + 1
 
     def positions(self, length: int, ceil: bool) -> int:
         """Return how many windows there are; with `ceil` the last may reach out of the padding behind."""
-        room = length + self.pad_lo + self.pad_hi - self.extent
+        room = length + self.pad_lo + self.pad_hi - self.reach
         count = max(0, (ceil_div(room, self.step) if ceil else room // self.step) + 1) if length else 0
         # A window that begins in the padding behind the dimension has no element of it.
         return count - 1 if ceil and count and (count - 1) * self.step >= length + self.pad_lo else count
@@ -55,13 +63,36 @@ class Window(NamedTuple):
         return first, max(first, min(count, room // self.step + 1))
 
 
+class Bin(NamedTuple):
+    """So many windows along one dimension: number i of m has elements floor(i n / m) to ceil((i + 1) n / m)."""
+
+    number: int
+
+    def positions(self, length: int, ceil: bool) -> int:
+        """Return how many windows there are.
+
+        Raises `ValueError`: there is nothing to pool.
+        """
+        if not length:
+            raise ValueError("adaptive pooling of nothing: a pooled dimension has length 0")
+        return self.number
+
+    def window(self, length: int) -> Window:
+        """Return the window if it is the same everywhere."""
+        return Window(length // self.number, length // self.number, 0, 0)
+
+
 class _Shape(NamedTuple):
-    """Planes of three pooled dimensions, of windows along each and their number."""
+    """Planes of three pooled dimensions, of windows along each and their number.
+
+    `spacing`: where the elements of windows are; see kernels/pool/common.mako.
+    """
 
     planes: int
     lengths: tuple[int, ...]
     counts: tuple[int, ...]
     windows: tuple[Window, ...]
+    spacing: str
 
     @property
     def plane(self) -> int:
@@ -75,11 +106,12 @@ class _Shape(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """A kernel: its operation, its type of indices, and its type of places in a plane."""
+    """A kernel: its operation, its types of indices and of places in a plane, and the spacing of windows' elements."""
 
     kind: str
     indices: str
     place: str = "int"
+    spacing: str = ""
 
     @property
     def is_gradient(self) -> bool:
@@ -91,8 +123,8 @@ class _Variant(NamedTuple):
 def _geometry_struct(index: str) -> Struct:
     """Return the struct that kernels take, with this type of indices; see kernels/pool/common.mako."""
     return Struct(
-        (index, "planes inc_pad inner_first inner_last"),
-        (index, "n[3] count[3] k[3] step[3] pad_lo[3] pad_hi[3]"),
+        (index, "planes divisor inner_first inner_last"),
+        (index, "n[3] count[3] k[3] step[3] pad_lo[3] pad_hi[3] dilation[3]"),
     )
 
 
@@ -101,34 +133,39 @@ class _Pooling(Routine):
 
     The last dimensions of an array are pooled; all in front of them are alike.
 
-    `windows`: one for each dimension that is pooled: 1 to 3; `ceil`: whether the last window along a dimension may
-    reach out of the padding, if it begins before it; `inc_pad`: whether padding counts as elements of an average;
-    `other`: dtype of the second input, where there is one, and of the output; None: the same.
+    `windows`: one for each dimension that is pooled: 1 to 3, all of one class; `ceil`: whether the last window along a
+    dimension may reach out of the padding, if it begins before it; `mode`: a sum, or an average in which padding counts
+    as elements or does not; `other`: dtype of the second input, where there is one, and of the output; None: the same.
 
     Raises `ValueError`: there are too many windows, or one is invalid.
     """
 
     kind = ""
+    place = "int"
+    """Type of places in a plane that a kernel writes or reads; the one of large planes is wider."""
 
     def __init__(
         self,
         context: Context,
         dtype: str,
-        windows: Sequence[Window],
+        windows: Sequence[Window] | Sequence[Bin],
         ceil: bool = False,
         *,
-        inc_pad: bool = True,
+        mode: str = "average_inc_pad",
         other: str | None = None,
         schedule: str | None = None,
     ) -> None:
         super().__init__(context, schedule)
-        if not 1 <= len(windows) <= 3 or any(w.extent < 1 or w.step < 1 for w in windows):
-            raise ValueError(f"pooling takes 1 to 3 windows of positive length and stride, not {windows}")
-        if any(not 0 <= pad < w.extent for w in windows for pad in w[2:]):
+        sliding = [w for w in windows if isinstance(w, Window)]
+        if not 1 <= len(windows) <= 3 or any(min(w.extent, w.step, w.dilation) < 1 for w in sliding):
+            raise ValueError(f"pooling takes 1 to 3 windows of positive length, stride and dilation, not {windows}")
+        if any(not 0 <= pad < w.reach for w in sliding for pad in (w.pad_lo, w.pad_hi)):
             raise ValueError(f"padding must be less than the window: {windows}")
-        self.windows = tuple(windows)
+        if len(sliding) not in (0, len(windows)) or any(w.number < 1 for w in windows if isinstance(w, Bin)):
+            raise ValueError(f"bins are of positive numbers, and do not go together with windows: {windows}")
+        self.windows: tuple[Window | Bin, ...] = tuple(windows)
         self.ceil = ceil
-        self.inc_pad = inc_pad
+        self.divisor = DIVISORS[mode]
         self.dtype = context.check_dtype(dtype)
         self.other = context.check_dtype(other or dtype)
         self.output_dtypes = (self.other.name,)
@@ -157,12 +194,27 @@ class _Pooling(Routine):
         lead, missing = len(shape) - self.ndim, 3 - self.ndim
         lengths = (1,) * missing + tuple(shape[lead:])
         counts = (1,) * missing + self.pooled(shape)[lead:]
-        return _Shape(prod(shape[:lead]), lengths, counts, (Window(1, 1, 0, 0),) * missing + self.windows)
+        pairs = zip(self.windows, shape[lead:], strict=True)
+        windows = tuple(w.window(n) if isinstance(w, Bin) else w for w, n in pairs)
+        has_bins = any(isinstance(w, Bin) and n % w.number for w, n in zip(self.windows, shape[lead:], strict=True))
+        spacing = "bins" if has_bins else "dilated" if self.is_dilated else ""
+        return _Shape(prod(shape[:lead]), lengths, counts, (Window(1, 1, 0, 0),) * missing + windows, spacing)
+
+    @property
+    def is_dilated(self) -> bool:
+        """Whether elements of a window are not neighbours."""
+        return any(isinstance(w, Window) and w.dilation > 1 for w in self.windows)
+
+    @property
+    def inner(self) -> tuple[int, int] | None:
+        """Length and step along the last dimension; None of bins and of windows that are dilated."""
+        last = self.windows[-1]
+        return (last.extent, last.step) if isinstance(last, Window) and not self.is_dilated else None
 
     # Kernels
 
     def _ordinary(self, kind: str) -> _Variant:
-        return _Variant(kind, "long" if self.schedule == "cpu" else "int")
+        return _Variant(kind, "long" if self.schedule == "cpu" else "int", self.place, "dilated" * self.is_dilated)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel of ordinary arrays; the one of 64-bit indices is built when an array needs it."""
@@ -173,8 +225,9 @@ class _Pooling(Routine):
         least = np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
         template = "pool/simt" if self.schedule == "simt" else _TEMPLATES.get(variant.kind, "pool/cpu")
         compared = self.other if template == "pool/grad" else np.dtype(dtype)
-        inner = self.windows[-1][:2]
-        extra: dict[str, Any] = {"in_pairs": inner[0] > 1 and inner[1] == 2} if self.schedule == "simt" else {}
+        inner = None if variant.spacing else self.inner
+        in_pairs = inner is not None and inner[0] > 1 and inner[1] == 2
+        extra: dict[str, Any] = {"in_pairs": in_pairs} if self.schedule == "simt" else {}
         return kernel_source(
             template,
             kind=variant.kind,
@@ -186,6 +239,7 @@ class _Pooling(Routine):
             lowest=literal(least, dtype),
             geometry=_geometry_struct(variant.indices),
             inner=inner if self.schedule == "cpu" and inner in COMMON else None,
+            spacing=variant.spacing,
             **extra,
         )
 
@@ -197,13 +251,15 @@ class _Pooling(Routine):
     # Launches
 
     def _variant(self, kind: str, s: _Shape) -> _Variant:
-        ordinary = self._ordinary(kind)
+        ordinary = self._ordinary(kind)._replace(spacing=s.spacing)
         if s.plane < STEPPED_INT_LIMIT and (self.schedule == "cpu" or s.largest < STEPPED_INT_LIMIT):
             return ordinary
         return ordinary._replace(indices="long", place="long")
 
     def _inner(self, s: _Shape, is_gradient: bool) -> tuple[int, int]:
         """Return the run of the last dimension that schedule cpu works at with vectors, or an empty one."""
+        if s.spacing:
+            return 0, 0
         window, length = s.windows[2], s.lengths[2]
         first, last = window.whole(length, s.counts[2])
         if s.plane >= STEPPED_INT_LIMIT or (not is_gradient and (window.extent, window.step) == (1, 2)):
@@ -219,7 +275,7 @@ class _Pooling(Routine):
     def _geometry(self, s: _Shape, variant: _Variant) -> bytes:
         columns = (s.lengths, s.counts, *zip(*s.windows, strict=True))
         inner = self._inner(s, variant.kind in ROWS)
-        values = [s.planes, int(self.inc_pad), *inner, *(v for c in columns for v in c)]
+        values = [s.planes, self.divisor, *inner, *(v for c in columns for v in c)]
         return _geometry_struct(variant.indices).pack_values(*values)
 
     def _launch(self, kind: str, shape: tuple[int, ...]) -> KernelLaunch:
@@ -285,10 +341,21 @@ class MaxPool(_Forward):
     kind = "max"
 
 
-class AvgPool(_Forward):
-    """The average of each window."""
+class SumPool(_Forward):
+    """The sum of each window, or its average."""
 
-    kind = "average"
+    kind = "sum"
+
+
+class MaxPoolIndices(_Forward):
+    """Place in its plane of the first largest element of each window, as int64; -1 if a window has no element."""
+
+    kind = "argmax"
+    place = "long"
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.output_dtypes = ("int64",)
 
 
 class MaxPoolGather(_Forward):
@@ -309,9 +376,10 @@ class _Gradient(_Pooling):
     @property
     def _may_keep_rows(self) -> bool:
         """Whether gradients are computed from rows of windows that schedule cpu keeps, but for rare shapes."""
-        overlap = self.ndim == 2 and self.windows[0].extent > self.windows[0].step
+        first = self.windows[0]
+        overlap = self.ndim == 2 and isinstance(first, Window) and first.extent > first.step
         pays = self.ndim < 3 if self.kind == "max_grad" else overlap
-        return self.schedule == "cpu" and pays and self.windows[-1][:2] in COMMON
+        return self.schedule == "cpu" and pays and self.inner in COMMON
 
     def _keeps_rows(self, s: _Shape) -> bool:
         pays = self.kind == "max_grad" or s.planes * s.plane >= MIN_ROWS_GRADIENT_ELEMENTS
@@ -373,11 +441,11 @@ class MaxPoolScatter(_Gradient):
         self._run("max_grad", x.shape, places, dy, output)
 
 
-class AvgPoolGrad(_Gradient):
-    """Gradient of average pooling, called with ``(dy, lengths)``; `lengths` belong to the pooled array."""
+class SumPoolGrad(_Gradient):
+    """Gradient of `SumPool`, called with ``(dy, lengths)``; `lengths` belong to the pooled array."""
 
-    kind = "average_grad"
-    element_kinds = ("average_grad",)
+    kind = "sum_grad"
+    element_kinds = ("sum_grad",)
 
     def layout(self, dy: Layout, lengths: Sequence[int]) -> tuple[Layout, ...]:  # type: ignore[override]
         """Return the layout of the output.

@@ -1,6 +1,27 @@
-"""Training: files of weights and of the whole state, averages in place of weights."""
+"""Training: the step and the loop, callbacks, checkpoints, files of weights, averages in place of weights."""
 
+from pytensor_cl.train.callbacks import Checkpoint, CSVLog, EarlyStopping, Plot, ReduceOnPlateau
 from pytensor_cl.train.files import load, read_metadata, save
+from pytensor_cl.train.history import History
+from pytensor_cl.train.loop import fit
+from pytensor_cl.train.run import Run
+from pytensor_cl.train.steps import Step, TrainingStep, step
 from pytensor_cl.train.swap import swapped
 
-__all__ = ["load", "read_metadata", "save", "swapped"]
+__all__ = [
+    "CSVLog",
+    "Checkpoint",
+    "EarlyStopping",
+    "History",
+    "Plot",
+    "ReduceOnPlateau",
+    "Run",
+    "Step",
+    "TrainingStep",
+    "fit",
+    "load",
+    "read_metadata",
+    "save",
+    "step",
+    "swapped",
+]

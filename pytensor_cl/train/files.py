@@ -34,7 +34,9 @@ _DTYPES = {
     "BF16": "bfloat16",
     "C64": "complex64",
 }
-_STATES = ("optimizer/", "ema/")
+CALLBACK = "callback/"
+"""How names of what callbacks of a training keep begin."""
+_STATES = ("optimizer/", "ema/", CALLBACK)
 """How names of what is no parameter begin; a caller who loads nothing of a kind leaves it in the file."""
 _RNG = "rng/"
 
@@ -77,6 +79,11 @@ def _collect(what: Any) -> tuple[dict[str, SharedVariable], dict[str, SharedVari
         if target.setdefault(name, variable) is not variable:
             raise ValueError(f"two variables are named {name!r}, which is the key in the file")
     return arrays, generators
+
+
+def save_keys(what: Any) -> list[str]:
+    """Return the names that variables have in a file, after the checks of `save`."""
+    return [name for part in _collect(what) for name in part]
 
 
 def save(path: str | os.PathLike, what: Any, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -125,15 +132,25 @@ def save(path: str | os.PathLike, what: Any, *, metadata: Mapping[str, str] | No
 
 
 def _replace(path: Path, write: Callable[[Path], None], names: set[str]) -> None:
-    """Write a file beside another one, read its names back, and put it in the other one's place."""
+    """Write a safetensors file beside another one, read its names back, and put it in the other one's place."""
+
+    def checked(place: Path) -> None:
+        write(place)
+        _sort_texts(place)
+        if set(_header(place)) != names:
+            raise OSError(f"{place} is not what was written")
+
+    replace_file(path, checked)
+
+
+def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside another one, and put it in the other one's place when it is on the disk."""
     path = path.resolve()  # a link stays one
     place = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         write(place)
         with place.open("rb+") as file:
             os.fsync(file.fileno())
-        if set(_header(place)) != names:
-            raise OSError(f"{place} is not what was written")
         place.replace(path)
     finally:
         place.unlink(missing_ok=True)
@@ -143,6 +160,23 @@ def _replace(path: Path, write: Callable[[Path], None], names: set[str]) -> None
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _sort_texts(path: Path) -> None:
+    """Put the metadata in the order of their names, so that equal content makes equal files.
+
+    The library writes them in an order that differs from file to file. The header stays as long as it is.
+    """
+    header, begin = _entries(path)
+    texts = header.pop("__metadata__")
+    text = json.dumps(
+        {"__metadata__": dict(sorted(texts.items())), **header}, ensure_ascii=False, separators=(",", ":")
+    )
+    encoded = text.encode().ljust(begin - 8)
+    if len(encoded) == begin - 8:
+        with path.open("rb+") as file:
+            file.seek(8)
+            file.write(encoded)
 
 
 def _entries(path: Path) -> tuple[dict[str, Any], int]:
@@ -280,6 +314,12 @@ def load(
     for name, key in sources.items():
         if key in texts:
             generators[name].set_value(random_states.with_state(generators[name].get_value(), texts[key]))
+
+
+def read_arrays(path: str | os.PathLike, beginning: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file whose names begin so."""
+    header = _header(Path(path))
+    return _read(Path(path), {name: name for name in header if name.startswith(beginning)}, header)
 
 
 def _read(path: Path, keys: Mapping[str, str], header: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["KINDS", "arrays", "configurations", "save"]
 
-KINDS = [name.format(n) for name in ("conv{}d", "conv{}d_transpose", "pool_{}d") for n in (1, 2, 3)]
+KINDS = [name.format(n) for name in ("conv{}d", "conv{}d_transpose", "pool_{}d", "adaptive_pool{}d") for n in (1, 2, 3)]
 
 
 def _ints(rng, low, high, ndim):
@@ -53,21 +53,39 @@ def _convolution(rng, ndim, is_transposed):
 
 
 def _pooling(rng, ndim):
-    window = _ints(rng, 1, 4, ndim)
+    window, dilation = _ints(rng, 1, 4, ndim), _ints(rng, 1, 3, ndim)
+    mode = str(rng.choice(["max", "max", "sum", "average_inc_pad", "average_exc_pad"]))
+    dilation = dilation if mode == "max" else [1] * ndim  # PyTorch has others for the largest element alone
+    reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
     pads = _pads(rng, [k // 2 for k in window])
-    low = [k - sum(p) for k, p in zip(window, pads, strict=True)]
+    low = [r - sum(p) for r, p in zip(reach, pads, strict=True)]
     shape = [int(rng.choice([0, 1, 2, 3], p=[0.05, 0.35, 0.3, 0.3])), int(rng.integers(1, 4)), *_lengths(rng, low)]
     flags = {name: bool(rng.integers(2)) for name in ("ignore_border", "ties")}
-    flags["mode"] = str(rng.choice(["max", "average_inc_pad", "average_exc_pad"]))
-    return {"x": shape, "w": None, "ws": window, "stride": _ints(rng, 1, 4, ndim), "pad": pads, **flags}
+    return {
+        "x": shape,
+        "w": None,
+        "ws": window,
+        "stride": _ints(rng, 1, 4, ndim),
+        "pad": pads,
+        "mode": mode,
+        "dilation": dilation,
+        **flags,
+    }
+
+
+def _adaptive_pooling(rng, ndim):
+    shape = [int(rng.choice([0, 1, 2, 3])), int(rng.integers(1, 4)), *_ints(rng, 1, 9, ndim)]
+    mode = str(rng.choice(["max", "average_exc_pad"]))
+    return {"x": shape, "w": None, "output_size": _ints(rng, 1, 6, ndim), "mode": mode, "ties": bool(rng.integers(2))}
 
 
 def configurations(kind, count):
     """So many configurations of a kind, the same each time; every other one of float32, else of float64."""
     rng = np.random.default_rng(KINDS.index(kind))
-    ndim = int(kind[5] if "pool" in kind else kind[4])
+    ndim = int(next(c for c in kind if c.isdigit()))
+    pooling = _adaptive_pooling if "adaptive" in kind else _pooling
     for number in range(count):
-        config = _pooling(rng, ndim) if "pool" in kind else _convolution(rng, ndim, "transpose" in kind)
+        config = pooling(rng, ndim) if "pool" in kind else _convolution(rng, ndim, "transpose" in kind)
         yield {"kind": kind, "number": number, "dtype": ("float64", "float32")[number % 2], **config}
 
 

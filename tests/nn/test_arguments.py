@@ -55,7 +55,10 @@ def test_integers_of_convolutions(function, ndim, is_transposed, name):
     x, w = pair(ndim, is_transposed)
     name = "input_dilation" if is_transposed and name == "subsample" else name
     for value, error in [
-        *WRONG_INTS,
+        *(row for row in WRONG_INTS if row[0] is not X),
+        (pt.fscalar(), TypeError),
+        (pt.lvector(), TypeError),
+        (pt.constant(0), ValueError),
         (None, TypeError),
         ((1.5,) * ndim, TypeError),
         ((None,) * ndim, TypeError),
@@ -63,7 +66,7 @@ def test_integers_of_convolutions(function, ndim, is_transposed, name):
     ]:
         with pytest.raises(error, match=f"{name} must be"):
             function(x, w, **{name: value})
-    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8")):
+    for value in (1, np.int64(1), (1,) * ndim, [1] * ndim, np.ones(ndim, "int8"), pt.constant(1), X, (X,) * ndim):
         assert function(x, w, **{name: value}).type.ndim == ndim + 2
 
 
@@ -115,7 +118,8 @@ def test_border_modes(function, ndim, is_transposed):
         (1.0, TypeError),
         (True, TypeError),
         ({1: 2}, TypeError),
-        (X, TypeError),
+        (pt.fscalar(), TypeError),
+        (pt.lvector(), TypeError),
         ((1.5,) * ndim, TypeError),
         ((None,) * ndim, TypeError),
         (((1, "half"),) * ndim, TypeError),
@@ -224,7 +228,7 @@ def test_mixed_integers_and_floats():
 
 
 @every_pool
-@pytest.mark.parametrize("name", ["ws", "stride"])
+@pytest.mark.parametrize("name", ["ws", "stride", "dilation"])
 def test_windows(function, ndim, name):
     x = tensor(2, 3, 8, 8, 8)
     for value, error in [
@@ -273,6 +277,10 @@ def test_flags_of_pools(function, ndim):
     for value in ("no", None, 2, 0.0):
         with pytest.raises(TypeError, match="ignore_border must be True or False"):
             function(tensor(2, 3, 8, 8, 8), 2, value)
+        with pytest.raises(TypeError, match="return_indices must be True or False"):
+            function(tensor(2, 3, 8, 8, 8), 2, return_indices=value)
+    with pytest.raises(ValueError, match="return_indices is only for mode='max'"):
+        function(tensor(2, 3, 8, 8, 8), 2, mode="sum", return_indices=True)
     for value, error in (("average", ValueError), ("MAX", ValueError), (None, TypeError), (1, TypeError)):
         with pytest.raises(error, match="mode must be one of"):
             function(tensor(2, 3, 8, 8, 8), 2, mode=value)
@@ -293,6 +301,25 @@ def test_names_of_other_libraries_for_pools(function, ndim):
             function(x, 2, **{keyword: 1})
     with pytest.raises(TypeError, match="unexpected keyword argument 'size'$"):
         function(x, 2, size=1)
+
+
+def test_arguments_of_adaptive_and_global_pools():
+    x = tensor(2, 3, 8, 8)
+    wrong = [row for row in WRONG_INTS if not isinstance(row[0], tuple)]
+    for value, error in [*wrong, ((2, 2.5), TypeError), ((2, 0), ValueError), ((), ValueError), ((1,) * 4, ValueError)]:
+        with pytest.raises(error, match="adaptive_pool: output_size"):
+            nn.adaptive_pool(x, value)
+    with pytest.raises(ValueError, match="output_size=2 is for 0 dimensions"):
+        nn.adaptive_pool(tensor(8, 8), 2)
+    with pytest.raises(ValueError, match="has no number"):
+        nn.adaptive_pool(x, (None, None))
+    with pytest.raises(TypeError, match=r"global_pool.*three dimensions"):
+        nn.global_pool(tensor(8, 8))
+    for function, more in ((nn.adaptive_pool, (2,)), (nn.global_pool, ())):
+        with pytest.raises(ValueError, match="mode must be one of"):
+            function(x, *more, mode="mean")
+        with pytest.raises(TypeError, match=f"{function.__name__}: input must"):
+            function("a", *more)
 
 
 def test_complex_numbers_have_no_largest():
@@ -364,8 +391,8 @@ def test_output_shapes(ndim):
         function(x, w, (2, 4, *spatial), input_dilation=3, output_padding=1)
 
 
-def test_the_page_has_every_public_name():
-    text = (CHECKOUT / "docs" / "nn.md").read_text()
+def test_the_pages_have_every_public_name():
+    text = "".join(page.read_text() for page in (CHECKOUT / "docs").glob("nn*.md"))
     for name in nn.__all__:
         assert f".. autofunction:: pytensor_cl.nn.{name}\n" in text
         assert inspect.getdoc(getattr(nn, name)).count("Raises") == 1

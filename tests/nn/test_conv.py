@@ -8,6 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.gradient import verify_grad
+from pytensor.graph.replace import vectorize_graph
 
 from pytensor_cl import nn
 
@@ -196,3 +197,88 @@ def test_what_makes_no_sense_is_refused():
     f = pytensor.function([sx, sw], nn.conv1d(sx, sw), mode="FAST_COMPILE")
     with pytest.raises(ValueError, match="Shape mismatch"):
         f(np.ones((1, 4, 9)), np.ones((6, 2, 3)))
+
+
+@pytest.mark.parametrize("ndim", [1, 2])
+def test_symbolic_parameters(rng, ndim):
+    """The values, shapes and gradients of parameters that are known."""
+    step, spread, pad, after = (pt.lscalar(n) for n in ("step", "spread", "pad", "after"))
+    x, w = variables(ndim, "x", "w")
+
+    def results(step, spread, pads, mode):
+        y = CONVS[ndim](x, w, border_mode=pads, subsample=step, filter_dilation=spread)
+        z = TRANSPOSED[ndim](y, w, None, border_mode=mode, input_dilation=step)
+        slopes = pytensor.grad(pt.sqr(y).sum() + (z**3).sum(), [x, w])
+        return [y, y.shape, z, *slopes, pytensor.grad(pt.sqr(slopes[0]).sum(), w)]
+
+    outputs = results(step, (1,) * (ndim - 1) + (spread,), ((pad, after),) * ndim, "half")
+    f = pytensor.function([x, w, step, spread, pad, after], outputs, mode="FAST_COMPILE")
+    values = [0.1 * rng.normal(size=s) for s in ((2, 3, *(7, 8)[:ndim]), (3, 3, *(3, 2)[:ndim]))]
+    for numbers in ((1, 1, 0, 0), (2, 3, 2, 1), (3, 1, 1, 0)):
+        s, d, a, b = numbers
+        wanted = pytensor.function(
+            [x, w], results(s, (1,) * (ndim - 1) + (d,), ((a, b),) * ndim, "half"), mode="FAST_COMPILE"
+        )(*values)
+        for got, value in zip(f(*values, *numbers), wanted, strict=True):
+            np.testing.assert_allclose(got, value, rtol=1e-10)
+    for wrong, name in (
+        ((0, 1, 0, 0), "(subsample|input_dilation)"),
+        ((1, -1, 0, 0), "dilation"),
+        ((1, 1, 0, -1), "border_mode"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}.*must"):
+            f(*values, *wrong)
+
+
+@pytest.mark.parametrize("mode", ["FAST_RUN", "NUMBA"])
+def test_shape_of_a_wrong_symbolic_stride(mode, c_compiler):
+    x, w, step = (*variables(1, "x", "w"), pt.lscalar("step"))
+    shape = nn.conv1d(x, w, subsample=step, border_mode="half").shape
+    f = pytensor.function([x, w, step], shape, mode=mode)
+    values = np.ones((2, 3, 9)), np.ones((4, 3, 3))
+    assert list(f(*values, 2)) == [2, 4, 5]
+    with pytest.raises(ValueError, match="subsample must be a positive integer"):
+        f(*values, 0)
+
+
+BATCHES = {"images": ((3,), None), "filters": (None, (2, 1)), "both": ((3,), (2, 3)), "one": ((1, 2), (4, 2))}
+"""Batch axes in front of x and of w; None for none."""
+
+
+def batched_case(rng, groups, shapes, dtype="float64"):
+    """Arrays with and without batch axes, their variables, and those outputs of a convolution that `vectorize` takes."""
+    core = (2, 2 * groups, 6, 5), (3 * groups, 2, 3, 2)
+    x, w = (pt.tensor(n, shape=(None,) * 4, dtype=dtype) for n in "xw")
+    y = nn.conv2d(x, w, border_mode="half", subsample=(2, 1), num_groups=groups)
+    outputs = [y, *pytensor.grad((y**3).sum(), [x, w])]
+    values = [0.5 * rng.normal(size=(*(s or ()), *c)).astype(dtype) for s, c in zip(shapes, core, strict=True)]
+    wide = [pt.tensor(shape=(None,) * v.ndim, dtype=dtype) for v in values]
+    for v, s in zip(range(2), shapes, strict=True):
+        if s and 1 in s:
+            wide[v] = pt.tensor(shape=(*(n if n == 1 else None for n in s), *(None,) * 4), dtype=dtype)
+    replaced = {old: new for old, new, s in zip((x, w), wide, shapes, strict=True) if s is not None}
+    return [x, w], outputs, values, [replaced.get(v, v) for v in (x, w)], vectorize_graph(outputs, replaced)
+
+
+def check_batches(f, single, values, shapes):
+    """Compare with one call for each entry of the batch; gradients of what has no batch have one, too."""
+    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    wide = [
+        v if s is None else np.broadcast_to(v, (*shape, *v.shape[len(s) :]))
+        for v, s in zip(values, shapes, strict=True)
+    ]
+    results = f(*values)
+    assert all(r.shape[: len(shape)] == shape for r in results)
+    for at in np.ndindex(*shape):
+        wanted = single(*(v if s is None else v[at] for v, s in zip(wide, shapes, strict=True)))
+        for got, value in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(got[at], value, rtol=1e-4, atol=1e-4 * np.abs(value).max())
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_batches(rng, batch, groups):
+    inputs, outputs, values, wide, batched = batched_case(rng, groups, BATCHES[batch])
+    assert not any("Blockwise" in str(v.owner.op) for v in batched)
+    single = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
+    check_batches(pytensor.function(wide, batched, mode="FAST_COMPILE"), single, values, BATCHES[batch])

@@ -32,7 +32,7 @@ def references(tmp_path_factory):
         found = dict(results)
     return {
         kind: [
-            (config, {name: found[f"{n}.{name}"] for name in ("y", "dx", "dw") if f"{n}.{name}" in found})
+            (config, {name: found[f"{n}.{name}"] for name in ("y", "dx", "dw", "places") if f"{n}.{name}" in found})
             for n, config in enumerate(configs)
             if config["kind"] == kind and f"{n}.y" in found
         ]
@@ -40,11 +40,14 @@ def references(tmp_path_factory):
     }
 
 
-def build(config, x, w=None):
+def build(config, x, w=None, **more):
     """The same with this package."""
+    if "adaptive" in config["kind"]:
+        return nn.adaptive_pool(x, config["output_size"], config["mode"])
     function = getattr(nn, config["kind"])
     if w is None:
-        return function(x, **{name: config[name] for name in ("ws", "ignore_border", "stride", "pad", "mode")})
+        names = ("ws", "ignore_border", "stride", "pad", "mode", "dilation")
+        return function(x, **{name: config[name] for name in names}, **more)
     options = {name: config[name] for name in ("filter_dilation", "num_groups")}
     options |= {"filter_flip": config["flip"], "border_mode": config["border_mode"] or config["padding"]}
     if "output_padding" in config:
@@ -54,11 +57,12 @@ def build(config, x, w=None):
     return function(x, w, **options)
 
 
-def graph(config):
+def graph(config, wanted):
     inputs = [pt.tensor(n, shape=(None,) * len(config[n]), dtype=config["dtype"]) for n in "xw" if config[n]]
     y = build(config, *inputs)
     weights = pt.cos(pt.arange(y.size, dtype="float64")).astype(y.dtype).reshape(y.shape)
-    return inputs, [y, *pytensor.grad((y * weights).sum(), inputs)]
+    places = [build(config, *inputs, return_indices=True)[1]] if "places" in wanted else []
+    return inputs, [y, *pytensor.grad((y * weights).sum(), inputs), *places]
 
 
 def check(config, results, wanted):
@@ -73,7 +77,7 @@ def check(config, results, wanted):
 def test_host(references, kind):
     assert len(references[kind]) >= LEAST
     for config, wanted in references[kind]:
-        f = pytensor.function(*graph(config), mode="FAST_COMPILE")
+        f = pytensor.function(*graph(config, wanted), mode="FAST_COMPILE")
         check(config, f(*arrays(config).values()), wanted)
 
 
@@ -81,4 +85,4 @@ def test_host(references, kind):
 def test_device(references, context, kind):
     with pytensor.config.change_flags(opencl__placement="device"):
         for config, wanted in references[kind][::ON_DEVICE]:
-            check(config, opencl(*graph(config))(*arrays(config).values()), wanted)
+            check(config, opencl(*graph(config, wanted))(*arrays(config).values()), wanted)

@@ -10,6 +10,7 @@ from pytensor_cl import nn
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
 from pytensor_cl.ops.epilogue import GpuEpilogue
 from tests.helpers import assert_on_device, check_against_python, host_ops, opencl
+from tests.nn.test_conv import BATCHES, batched_case, check_batches
 
 
 @pytest.fixture(autouse=True)
@@ -261,3 +262,43 @@ def test_gradients_of_a_layer(context, rng):
     second = pytensor.grad(pt.sqr(slopes[0]).sum(), inputs[1])
     arguments = draw(rng, "float32", (1, 9, 7, 6), (9, 9, 3, 3), (9,), (1, 9, 7, 6))
     check_against_python(inputs, [*slopes, second], (), [0.1 * a for a in arguments])
+
+
+def test_symbolic_parameters(context, rng):
+    step, spread, pad = (pt.lscalar(n) for n in ("step", "spread", "pad"))
+    x, w = pt.tensor4("x", dtype="float32"), pt.tensor4("w", dtype="float32")
+    y = nn.conv2d(x, w, border_mode=((pad, 0), "half"), subsample=(step, 1), filter_dilation=(1, spread))
+    z = nn.conv2d_transpose(y, w, border_mode=pad, input_dilation=step)
+    outputs = [pt.tanh(y), z, *pytensor.grad(weighted(pt.sqr(y)), [x, w])]
+    arrays = draw(rng, "float32", (2, 3, 7, 9), (3, 3, 3, 2))
+    calls = [(*arrays, *numbers) for numbers in ((1, 1, 0), (2, 3, 1), (3, 1, 2), (1, 1, 0))]
+    f = check_against_python([x, w, step, spread, pad], outputs, (GpuConv, *GRADIENTS), *calls)
+    for _ in range(4):  # the graph of repeated calls, too
+        for wanted, call in zip([f(*c) for c in calls[:3]], calls[:3], strict=True):
+            for got, value in zip(f(*call), wanted, strict=True):
+                np.testing.assert_array_equal(got, value)
+    for wrong in ((0, 1, 0), (1, -1, 0), (1, 1, -1)):
+        with pytest.raises(ValueError, match="must be"):
+            f(*arrays, *wrong)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_batches_of_convolutions_stay_on_the_device(context, rng, batch):
+    inputs, outputs, values, wide, batched = batched_case(rng, 2, BATCHES[batch], "float32")
+    f = opencl(wide, batched)
+    assert_on_device(f, GpuConv, *GRADIENTS)
+    assert not any("Conv" in str(op) or "Blockwise" in str(op) for op in host_ops(f))
+    check_batches(f, pytensor.function(inputs, outputs, mode="FAST_COMPILE"), values, BATCHES[batch])
+
+
+def test_a_loop_over_convolutions_stays_on_the_device(context, rng):
+    x, h, w = pt.tensor5("x", dtype="float32"), pt.tensor4("h", dtype="float32"), pt.tensor4("w", dtype="float32")
+
+    def step(image, state, filters):
+        return pt.tanh(nn.conv2d(image, filters, border_mode="half") + state)
+
+    states = pytensor.scan(step, sequences=[x], outputs_info=[h], non_sequences=[w], return_updates=False)
+    outputs = [states, *pytensor.grad(pt.sqr(states).sum(), [h, w])]
+    arguments = draw(rng, "float32", (4, 2, 3, 6, 5), (2, 4, 6, 5), (4, 3, 3, 3))
+    f = check_against_python([x, h, w], outputs, (), arguments)
+    assert not any("Conv" in str(op) or "Scan" in str(op) for op in host_ops(f))

@@ -6,11 +6,19 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl import nn
-from pytensor_cl.ops.pool import GpuAvgPool, GpuAvgPoolGrad, GpuMaxPool, GpuMaxPoolGather, GpuMaxPoolScatter
-from tests.helpers import assert_all_on_device, assert_on_device, check_against_python, opencl
+from pytensor_cl.ops.pool import (
+    GpuMaxPool,
+    GpuMaxPoolGather,
+    GpuMaxPoolIndices,
+    GpuMaxPoolScatter,
+    GpuSumPool,
+    GpuSumPoolGrad,
+)
+from tests.helpers import assert_all_on_device, assert_on_device, check_against_python, host_ops, opencl
+from tests.nn.test_pool import batched_case, check_batches
 
 POOLS = {1: nn.pool_1d, 2: nn.pool_2d, 3: nn.pool_3d}
-MAX, AVG = (GpuMaxPool, GpuMaxPoolScatter), (GpuAvgPool, GpuAvgPoolGrad)
+MAX, AVG = (GpuMaxPool, GpuMaxPoolScatter), (GpuSumPool, GpuSumPoolGrad)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +85,7 @@ def test_a_training_step_stays_on_the_device(context, rng):
     value = rng.normal(size=(2, 3, 8, 8)).astype("float32")
     host = pytensor.function([x], pytensor.grad(pt.sqr(y).sum(), x), mode="FAST_COMPILE")
     np.testing.assert_allclose(f(value), host(value), rtol=1e-5)
-    assert_all_on_device(opencl([x], y), GpuMaxPool, GpuAvgPool)
+    assert_all_on_device(opencl([x], y), GpuMaxPool, GpuSumPool)
 
 
 def test_ties_and_nan(context):
@@ -101,7 +109,7 @@ def test_errors(context):
     for z in (scatter(x, dy), gather(x, dy)):
         with pytest.raises(ValueError, match="Shape mismatch"):
             opencl([x, dy], z)(one, np.ones((1, 2, 3), "float32"))
-    spread = nn.pool.AvgPoolGrad(op.window, op.strides, op.padding)
+    spread = nn.pool.SumPoolGrad(op.windows, "sum")
     with pytest.raises(ValueError, match="Shape mismatch"):
         opencl([dy], spread(dy, 10, 9))(one)
 
@@ -110,3 +118,45 @@ def test_complex_stays_on_the_host(context):
     x = pt.tensor3("x", dtype="complex64")
     f = opencl([x], nn.pool_2d(x, (1, 2), mode="average_exc_pad"))
     np.testing.assert_allclose(f(np.full((1, 2, 4), 1 + 2j, "complex64")), np.full((1, 2, 2), 1 + 2j, "complex64"))
+
+
+def test_dilation_indices_and_bins(context, rng):
+    x = pt.tensor4("x", dtype="float32")
+    options = {"stride": (2, 1), "pad": ((1, 0), (0, 2)), "dilation": (1, 2), "ignore_border": False}
+    ys = [nn.pool_2d(x, 2, mode=mode, **options) for mode in ("max", "sum", "average_exc_pad")]
+    ys += [nn.adaptive_pool(x, (2, 3), mode) for mode in ("max", "average_exc_pad")]
+    ys += [nn.global_pool(x, mode) for mode in ("max", "sum", "average_exc_pad")]
+    ys += [nn.adaptive_pool(x, (2, None))]
+    places = [nn.pool_2d(x, 2, return_indices=True, **more)[1] for more in ({}, options)]
+    outputs = [*places, *(out.astype("float32") for y in ys for out in (y, slope(y, x)))]
+    kinds = GpuMaxPoolIndices, *MAX, *AVG
+    small = rng.integers(-9, 9, (2, 3, 7, 12)).astype("float32")
+    views = (small, small[:, ::-1, 1::2], np.swapaxes(small, 2, 3), small[:0], small[:1, :1, :2, :2])
+    check_against_python([x], outputs, kinds, *((v,) for v in views))
+
+
+def test_second_derivatives_of_bins_and_dilated_windows(context, rng):
+    x, v = pt.tensor3("x", dtype="float64"), pt.tensor3("v", dtype="float64")
+    outputs = []
+    for mode in ("max", "average_exc_pad"):
+        for y in (nn.pool_2d(x, 2, stride=1, dilation=(2, 1), mode=mode), nn.adaptive_pool(x, (2, 4), mode)):
+            gradient = pytensor.grad((y**3).sum(), x)
+            outputs.append(pytensor.grad((gradient * v).sum(), x))
+    values = [rng.normal(size=(2, 5, 6)) for _ in range(2)]
+    check_against_python([x, v], outputs, (GpuMaxPoolGather, GpuMaxPoolScatter, *AVG), values)
+
+
+def test_sums_of_integers(context, rng):
+    x = pt.tensor3("x", dtype="int8")
+    value = rng.integers(90, 128, (2, 5, 41)).astype("int8")
+    outputs = [nn.pool_2d(x, (2, 3), mode="sum"), nn.adaptive_pool(x, (2, 3), mode="sum")]
+    check_against_python([x], outputs, (GpuSumPool,), (value,), (value[:, :, ::-2],))
+
+
+def test_batches_stay_on_the_device(context, rng):
+    *cases, slopes = batched_case("float32")
+    single, *batched = (opencl(*case) for case in cases)
+    for f in batched:
+        assert not any("Pool" in str(op) or "Blockwise" in str(op) for op in host_ops(f))
+    assert_on_device(batched[0], GpuMaxPoolIndices, GpuMaxPoolGather, *MAX, *AVG)
+    check_batches(single, *batched, slopes, rng, "float32")

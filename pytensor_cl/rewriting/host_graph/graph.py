@@ -13,7 +13,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.features import AlreadyThere, Feature
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
@@ -139,7 +139,7 @@ def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) ->
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return HAS_DEVICE_VALUES
-    if config.opencl__random != "numpy" and any(isinstance(n.op, RandomVariable) for n in nodes):
+    if config.opencl__random != "numpy" and any(isinstance(n.op, RNGConsumerOp) for n in nodes):
         return OTHER_DRAWS
     numba_excluded = _reason_against_numba(fgraph, nodes)
     c_fault = next(filter(None, (fault_of(C, node) for node in nodes)), None)

@@ -20,6 +20,7 @@ method            when                                          kernel          
 ``col2im``        gradient of x; sums of many terms             conv/col2im                      `col2im`
 ``grad_weights``  gradient of w; many positions, small w        conv/grad_weights                `grad_weights`
 ``naive``         integers                                      conv/naive                       `schedule_cpu`
+``fourier``       large kernels, stride and dilation 1          fft, conv/fourier                `fourier`
 ``dot``           more taps than positions, few channels        conv/dot                         `schedule_cpu`
 ``depthwise``     one channel of y in a group                   conv/depthwise                   `schedule_cpu`
 ``direct``        few channels of y in a group                  conv/direct                      `schedule_cpu`
@@ -35,6 +36,7 @@ On schedule simt:
 ================  ============================================  ==================================================
 method            when                                          kernel
 ================  ============================================  ==================================================
+``fourier``       large kernels, stride and dilation 1          fft, conv/fourier
 ``small_m``       floats, few channels of y in a group          conv/simt_small_m
 ``naive``         integers, or few channels otherwise           conv/naive
 ``pointwise``     one tap, many positions: a product            gemm

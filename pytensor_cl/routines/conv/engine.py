@@ -11,6 +11,7 @@ from pytensor_cl.routines.base.blas import lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import WorkGroupLimits, ndrange
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
+from pytensor_cl.routines.conv.fourier import Fourier
 from pytensor_cl.routines.conv.kernels import ConvKernels
 from pytensor_cl.routines.conv.launch import FusedGradient, Launch, col2im_launch, grad_weights_launch, with_split_k
 from pytensor_cl.routines.conv.limits import DEPTHWISE_ROWS, DIRECT_BLOCKS, NAIVE_GROUPS_PER_UNIT
@@ -42,32 +43,37 @@ class _Plan(NamedTuple):
 class Engine:
     """Kernels for problems of one dtype.
 
-    `epilogue`: function of each element before it is stored; for float32 and float64.
+    `epilogue`: function of each element before it is stored; for float32 and float64; `direct`: whether all methods
+    but Fourier transforms may be chosen.
 
     Raises `UnsupportedDtype`: the dtype is bool, float16 or complex.
     """
 
-    def __init__(self, context: Context, dtype: str, schedule: str, epilogue: ConvEpilogue | None = None) -> None:
+    def __init__(
+        self, context: Context, dtype: str, schedule: str, epilogue: ConvEpilogue | None = None, direct: bool = False
+    ) -> None:
         self.context = context
         self.epilogue = epilogue
+        self.direct = direct
         self.dtype = context.check_dtype(dtype)
         if self.dtype.kind not in "fiu" or self.dtype.name == "float16":
             raise UnsupportedDtype(f"convolutions of {self.dtype} are not supported")
         self.schedule = schedule
         self.limits = WorkGroupLimits(context)
         lanes, units = lanes_of(context, self.dtype), context.info.compute_units
-        self._cpu = CpuSchedule(self.dtype, register_bytes(context), lanes, units, context.tuning)
+        self._cpu = CpuSchedule(self.dtype, register_bytes(context), lanes, units, context.tuning, direct)
         self._rendered = ConvKernels(self.dtype, lanes, self._cpu.im2col, epilogue)
         self._plans: Plans[_Plan] = Plans()
         self._kernels: dict[Method, Kernel] = {}
         self._winograd = Winograd(context, dtype, epilogue)
-        self._composed = {"winograd": self._winograd.plan, "pointwise": self._pointwise}
+        self._fourier = Fourier(context, dtype, schedule)
+        self._composed = {"winograd": self._winograd.plan, "pointwise": self._pointwise, "fourier": self._fourier.plan}
         self._fused_gradients = {"col2im": self._plan_col2im, "grad_weights": self._plan_grad_weights}
 
     @property
     def _simt(self) -> SimtSchedule:
         """The schedule within the limits of the kernels that have been built."""
-        return SimtSchedule(self.dtype, self.limits.info, self.context.tuning)
+        return SimtSchedule(self.dtype, self.limits.info, self.context.tuning, self.direct)
 
     @property
     def _chooser(self) -> CpuSchedule | SimtSchedule:

@@ -66,6 +66,23 @@ WINOGRAD_FUSED_BYTES = 320 << 10  # size of a work-item's transformed filters, w
 WINOGRAD_TILE_ROWS = {64: 8}  # rows of a register tile, by bytes of a register; 4 for others
 WINOGRAD_MIN_ITEM_UNITS = 8  # transforms of a vector that are worth a work-item
 
+# --- Fourier transforms, both schedules ---
+FOURIER_BLOCKS = ((4, 2), (1, 4))  # channels of y and images of a block of products: for many channels, for few
+FOURIER_FREQUENCIES = 64  # frequencies of a block of products
+FOURIER_MIN_TAPS = 7  # taps, or outputs where these are fewer, added over the dimensions, below which nothing is tried
+FOURIER_MAX_RATIO = 8  # length of a transform to that of the kernel
+FOURIER_ELEMENT_COST = 38  # cost of transforming an element, in multiply-adds of an element
+FOURIER_LINE_COST = 1200  # cost of each row of a tile that is transformed
+FOURIER_FREQUENCY_COST = 5  # cost of a complex multiply-add
+FOURIER_MOVE_COST = 12  # cost of copying an element
+FOURIER_LAUNCH_COST = 4_000_000  # cost of all launches
+# Time of a multiply-add of other methods, in that of FOURIER_ELEMENT_COST; those of schedule simt follow from the
+# bandwidth and the arithmetic of GPUs, and were not timed.
+FOURIER_RATES = {"dot": 4.0, "direct": 0.8, "product": 0.7, "simt": 1.0, "simt product": 0.4}
+FOURIER_FILTER_BYTES = 128 << 20  # size of the spectra of w that are kept at a time
+FOURIER_IMAGE_BYTES = 1 << 30  # size of the arrays of one image, at most
+FOURIER_CHUNK_BYTES = 16 << 20  # size of the arrays of the images that are transformed at a time, if these are several
+
 # --- schedule simt ---
 SIMT_TILES = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
 # Tiles of kernels/conv/simt_double_buffered.mako.

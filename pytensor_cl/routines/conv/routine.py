@@ -183,15 +183,17 @@ class Convolve(Routine):
     The dimensions in front broadcast. If `full`, the result has every position where x and w overlap, else those where
     the smaller is inside the larger.
 
-    `ndim`: number of dimensions of a signal: 1, 2 or 3.
+    `ndim`: number of dimensions of a signal: 1, 2 or 3; `direct`: whether Fourier transforms are ruled out.
     """
 
-    def __init__(self, context: Context, dtype: str, ndim: int, schedule: str | None = None) -> None:
+    def __init__(
+        self, context: Context, dtype: str, ndim: int, schedule: str | None = None, direct: bool = False
+    ) -> None:
         super().__init__(context, schedule)
         self.ndim = ndim
         self.dtype = context.check_dtype(dtype)
         self.output_dtypes = (self.dtype.name,)
-        self.engine = Engine(context, self.dtype.name, self.schedule)
+        self.engine = Engine(context, self.dtype.name, self.schedule, direct=direct)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel that most layouts need; others are built on demand."""

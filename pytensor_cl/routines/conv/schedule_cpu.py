@@ -10,7 +10,7 @@ import numpy as np
 
 from pytensor_cl.integers import balanced_block, ceil_div, round_up
 from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
-from pytensor_cl.routines.conv import col2im, grad_weights, winograd
+from pytensor_cl.routines.conv import col2im, fourier, grad_weights, winograd
 from pytensor_cl.routines.conv.im2col import Im2colSchedule
 from pytensor_cl.routines.conv.limits import (
     DEPTHWISE_ROWS,
@@ -18,6 +18,7 @@ from pytensor_cl.routines.conv.limits import (
     DOT_OUTPUTS,
     FEW_INPUT_CHANNELS,
     FEW_OUTPUT_CHANNELS,
+    FOURIER_RATES,
     IMPLICIT_GEMM_TILES,
     LOAD_COST,
     PACK_COST,
@@ -70,7 +71,7 @@ class CpuSchedule:
     """Facts of a device and of a routine that decide how schedule cpu computes a problem.
 
     `register_bytes`: width of the device's vector registers; `lanes`: elements of a vector; `units`: compute units;
-    `tuning`: parameters of ``runtime/tuning.py``.
+    `tuning`: parameters of ``runtime/tuning.py``; `direct`: whether Fourier transforms are ruled out.
     """
 
     dtype: np.dtype
@@ -78,6 +79,7 @@ class CpuSchedule:
     lanes: int
     units: int
     tuning: Mapping[str, int]
+    direct: bool = False
 
     @cached_property
     def im2col(self) -> Im2colSchedule:
@@ -95,6 +97,13 @@ class CpuSchedule:
         """Return the method for a simplified problem."""
         first = next(candidate for candidate in _CANDIDATES if candidate.is_applicable(self, p))
         return Method(first.name, first.parameters(self, p))
+
+    def is_fourier(self, p: Problem) -> bool:
+        """Return whether Fourier transforms take less time than the method that a problem would have else."""
+        along = _is_along_taps(p)
+        few = p.m <= FEW_OUTPUT_CHANNELS // 2 if along else p.m == 1 or _has_few_channels(p)
+        rate = FOURIER_RATES["dot" if along and few else "direct" if few else "product"]
+        return not self.direct and fourier.is_profitable(p, self.dtype.itemsize, rate)
 
     def direct_block(self, p: Problem, count: int) -> tuple[int, int]:
         """Return rows and vectors of what the direct kernels compute at a time, if there are `count` rows."""
@@ -195,6 +204,7 @@ class _Candidate(NamedTuple):
 
 _CANDIDATES = (
     _Candidate("naive", lambda s, p: s.dtype.kind != "f"),
+    _Candidate("fourier", lambda s, p: s.is_fourier(p)),
     _Candidate(
         "dot",
         lambda s, p: _is_along_taps(p) and p.m <= FEW_OUTPUT_CHANNELS // 2,

@@ -9,7 +9,9 @@ import numpy as np
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS, STEPPED_INT_LIMIT
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, local_memory
+from pytensor_cl.routines.conv import fourier
 from pytensor_cl.routines.conv.limits import (
+    FOURIER_RATES,
     SIMT_FEW_CHANNELS,
     SIMT_FEW_CHANNELS_GROUP,
     SIMT_FEW_COLUMNS,
@@ -126,16 +128,20 @@ class SimtSchedule:
     """Facts of a device and of a routine that decide how schedule simt computes a problem.
 
     `info`: the device, with the limits that hold for the routine's kernels; `tuning`: parameters of
-    ``runtime/tuning.py``.
+    ``runtime/tuning.py``; `direct`: whether Fourier transforms are ruled out.
     """
 
     dtype: np.dtype
     info: DeviceInfo
     tuning: Mapping[str, int]
+    direct: bool = False
 
     def method(self, p: Problem) -> Method:
         """Return the method for a simplified problem."""
         is_float = self.dtype.kind == "f"
+        rate = FOURIER_RATES["simt" if p.m < SIMT_FEW_CHANNELS else "simt product"]
+        if is_float and not self.direct and fourier.is_profitable(p, self.dtype.itemsize, rate):
+            return Method("fourier")
         if is_float and p.m < SIMT_FEW_CHANNELS and is_small(p):
             return Method("small_m", (p.m,))
         if not is_float or p.m < SIMT_FEW_CHANNELS:

@@ -1,6 +1,6 @@
 """Numbers that decide the speed of Fourier transforms.
 
-No benchmark of the repository times the kernels.
+``benchmarks/conv_fourier.py`` times the transforms as part of convolutions.
 """
 
 MIN_SPLIT_ELEMENTS = 1024  # elements of a transform that is worth several launches

@@ -22,6 +22,7 @@ from pytensor_cl.routines.fft.limits import (
     WORKSPACE_GROUPS_PER_UNIT,
 )
 from pytensor_cl.routines.fft.plan import (
+    INPUT,
     LINE_IO,
     Device,
     LineIO,
@@ -238,11 +239,16 @@ class RFFT(_Transform):
         lengths = lengths_of(s, layout.shape, own=-1)
         lead = layout.shape[: self.ndim - len(lengths)]
         output = self.context.empty((*lead, *lengths[:-1], lengths[-1] // 2 + 1, 2), self.dtype)
-        key = layout.shape, layout.strides, lengths
-        self._run(key, partial(self._plan, layout, output.layout, lengths), array, output)
+        self.transform(array, output, lengths)
         if factorise(lengths[-1]) is None and len(lengths) == 1 and output.size:
             self._clear(output, lengths[0])
         return (output,)
+
+    def transform(self, array: GpuArray, output: GpuArray, lengths: tuple[int, ...]) -> None:
+        """Enqueue the transforms into an array of any strides, whose last axis holds real and imaginary part."""
+        source, target = array.layout, output.layout
+        key = source[:2], target[:2], lengths
+        self._run(key, partial(self._plan, source, target, lengths), array, output)
 
     def _clear(self, output: GpuArray, n: int) -> None:
         """Set to zero the imaginary parts that are: a transform by way of a convolution leaves rounding there."""
@@ -257,20 +263,24 @@ class RFFT(_Transform):
         ndim, n = self.ndim, lengths[-1]
         lead = ndim - len(lengths)
         shape = [*source.shape[:lead], *map(min, source.shape[lead:], lengths)]
-        writes, half = output.strides[:-1], n // 2 + 1
+        (*writes, im), half = output.strides, n // 2 + 1
         dims = _line_dims(shape, source.strides, writes, ndim - 1)
         read = LineIO(0, source.strides[-1], 0, shape[-1], 0)
-        axes = [Lines("rfft", n, 0, 1, dims, read, LineIO(0, 2, 1, half, half), (1, 1))]
+        axes = [Lines("rfft", n, 0, 1, dims, read, LineIO(0, writes[-1], im, half, half), (1, 1))]
         shape[-1] = half
         for axis in range(ndim - 2, lead - 1, -1):
-            axes.append(_in_place(1, shape, writes, axis, lengths[axis - lead], (1, 1)))
+            axes.append(_in_place(1, shape, output.strides, axis, lengths[axis - lead], (1, 1)))
             shape[axis] = lengths[axis - lead]
         return plan_lines(self._device, axes)
 
 
 def _in_place(slot: int, shape: Sequence[int], strides: Sequence[int], axis: int, n: int, signs: Any) -> Lines:
-    """Return complex transforms along an axis of a contiguous array, of which `shape` holds data."""
-    side = LineIO(0, strides[axis], 1, min(shape[axis], n), min(shape[axis], n))
+    """Return complex transforms along an axis of an array, of which `shape` holds data.
+
+    `strides`: those of the array; the last one leads from real to imaginary parts.
+    """
+    *strides, im = strides
+    side = LineIO(0, strides[axis], im, min(shape[axis], n), min(shape[axis], n))
     dims = _line_dims(shape, strides, strides, axis)
     return Lines("fft", n, slot, slot, dims, side, side._replace(re_count=n, im_count=n), signs)
 
@@ -289,31 +299,57 @@ class IRFFT(_Transform):
         lengths = lengths_of(s, layout.shape[:-1])
         lead = layout.shape[: self.ndim - 1 - len(lengths)]
         output = self.context.empty((*lead, *lengths), self.dtype)
-        key = layout.shape, layout.strides, lengths
-        self._run(key, partial(self._plan, layout, output.layout, lengths), array, output)
+        self.transform(array, output, lengths)
         return (output,)
 
-    def _plan(self, source: Layout, output: Layout, lengths: tuple[int, ...]) -> Plan:
+    def transform(
+        self,
+        array: GpuArray,
+        output: GpuArray,
+        lengths: tuple[int, ...],
+        first: tuple[int, ...] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Enqueue the transforms into an array of any strides.
+
+        `first`: along each transformed axis but the last one, the first element that is wanted; as many are as the
+        output has; `overwrite`: the input may serve as temporary array.
+        """
+        source, target = array.layout, output.layout
+        first = first or (0,) * (len(lengths) - 1)
+        key = source[:2], target[:2], lengths, first, overwrite
+        self._run(key, partial(self._plan, source, target, lengths, first, overwrite), array, output)
+
+    def _plan(
+        self, source: Layout, output: Layout, lengths: tuple[int, ...], first: tuple[int, ...], overwrite: bool
+    ) -> Plan:
         """Along the other axes into a temporary array, and at last along the last one into the output."""
         ndim, n = self.ndim - 1, lengths[-1]
-        lead, im = ndim - len(lengths), source.strides[-1]
+        lead = ndim - len(lengths)
         valid = min(source.shape[-2], n // 2 + 1)
         shape = [*source.shape[:lead], *map(min, source.shape[lead : ndim - 1], lengths), valid]
         between = Layout.contiguous((*source.shape[:lead], *lengths[:-1], valid, 2))
-        slot, reads, temporaries, axes = 0, source.strides[:-1], [], []
+        slot, temporaries, axes = INPUT, [], []
+        if overwrite and source.shape == between.shape:
+            between = source
         for axis in range(lead, ndim - 1):
-            lines = _in_place(2, shape, between.strides[:-1], axis, lengths[axis - lead], (-1, -1))
-            if slot == 0:
-                temporaries.append(between.size)
-                dims = _line_dims(shape, reads, between.strides[:-1], axis)
-                lines = lines._replace(source=0, dims=dims, read=lines.read._replace(step=reads[axis], im=im))
-            axes.append(lines)
-            slot, shape[axis] = 2, lengths[axis - lead]
-        if slot:
-            reads, im = between.strides[:-1], 1
-        dims = _line_dims(shape, reads, output.strides, ndim - 1)
-        read = LineIO(0, reads[-1], im, valid, valid)
-        axes.append(Lines("irfft", n, slot, 1, dims, read, LineIO(0, 1, 0, n, 0), (-1, 1)))
+            if between is source:
+                axes.append(_in_place(INPUT, shape, source.strides, axis, lengths[axis - lead], (-1, -1)))
+            else:
+                lines = _in_place(2, shape, between.strides, axis, lengths[axis - lead], (-1, -1))
+                if slot == INPUT:
+                    temporaries.append(between.size)
+                    *reads, im = source.strides
+                    dims = _line_dims(shape, reads, between.strides[:-1], axis)
+                    lines = lines._replace(source=0, dims=dims, read=lines.read._replace(step=reads[axis], im=im))
+                axes.append(lines)
+                slot = 2
+            shape[axis] = lengths[axis - lead]
+        *reads, im = source.strides if slot == INPUT else between.strides
+        at = sum(n * step for n, step in zip(first, reads[lead:], strict=False))
+        dims = _line_dims(output.shape, reads, output.strides, ndim - 1)
+        read = LineIO(at, reads[-1], im, valid, valid)
+        axes.append(Lines("irfft", n, slot, 1, dims, read, LineIO(0, output.strides[-1], 0, n, 0), (-1, 1)))
         return plan_lines(self._device, axes, temporaries)
 
 

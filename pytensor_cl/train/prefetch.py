@@ -1,0 +1,78 @@
+"""Batches made ahead by a thread."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+POLL_SECONDS = 0.1
+"""Seconds between two looks of a waiting thread at whether it shall stop."""
+END_SECONDS = 10.0
+"""Seconds that the end of an epoch waits for the thread, whose source may wait for a disk or a network."""
+_END = object()
+
+
+class _Raised:
+    """An exception of the thread, to be raised in the training."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Prefetch:
+    """Iterates over batches that a thread makes, at most `depth` ahead; with a depth of 0 there is no thread.
+
+    `check` is called while the training waits for a batch.
+    """
+
+    def __init__(self, batches: Iterator[Any], depth: int, check: Callable[[], None]) -> None:
+        self._batches, self._check = batches, check
+        self._queue: queue.Queue[Any] = queue.Queue(max(1, depth))
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pytensor_cl batches", daemon=True) if depth else None
+
+    def __enter__(self) -> Iterator[Any]:
+        if self._thread is None:
+            return self._batches
+        self._thread.start()
+        return self._taken()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._is_closed.set()
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        if self._thread is not None and not is_interrupted:  # then the checkpoint is more urgent
+            self._thread.join(END_SECONDS)
+
+    def _put(self, item: Any) -> None:
+        while not self._is_closed.is_set():
+            try:
+                self._queue.put(item, timeout=POLL_SECONDS)
+                return
+            except queue.Full:
+                pass
+
+    def _run(self) -> None:
+        try:
+            for batch in self._batches:
+                self._put(batch)
+                if self._is_closed.is_set():
+                    return
+            self._put(_END)
+        except BaseException as error:
+            self._put(_Raised(error))
+        finally:
+            if hasattr(self._batches, "close"):  # a generator may have threads of its own
+                self._batches.close()
+
+    def _taken(self) -> Iterator[Any]:
+        while True:
+            try:
+                item = self._queue.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                self._check()
+                continue
+            if item is _END:
+                return
+            if isinstance(item, _Raised):
+                raise item.error
+            yield item
