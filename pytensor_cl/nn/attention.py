@@ -124,9 +124,9 @@ class _Attention(Marker):
         """
         if not self.grouped and rows.type.shape[-1]:
             return rows @ matrix
-        heads = matrix.shape[1] if self.grouped else rows.shape[1]
-        found = _batched(rows, heads) @ _batched(matrix, matrix.shape[1])
-        return found.reshape((*rows.shape[:-1], matrix.shape[-1]))
+        heads = _lengths(matrix if self.grouped else rows)[1]
+        found = _batched(rows, heads) @ _batched(matrix, _lengths(matrix)[1])
+        return found.reshape((*_lengths(rows)[:-1], _lengths(matrix)[-1]))
 
     def product_of_group(self, left: Variable, right: Variable, key: Variable) -> Variable:
         """Return ``left.T @ right`` over the queries of all heads that share a key.
@@ -136,9 +136,9 @@ class _Attention(Marker):
         """
         if not self.grouped and left.type.shape[-2]:
             return left.swapaxes(-1, -2) @ right
-        heads = key.shape[1] if self.grouped else left.shape[1]
+        heads = _lengths(key if self.grouped else left)[1]
         found = _batched(left, heads).swapaxes(-1, -2) @ _batched(right, heads)
-        return found.reshape((left.shape[0], heads, left.shape[-1], right.shape[-1]))
+        return found.reshape((_lengths(left)[0], heads, _lengths(left)[-1], _lengths(right)[-1]))
 
     def wide(self, *inputs: Variable) -> list[Variable]:
         """Return arrays in the dtype of sums."""
@@ -146,14 +146,19 @@ class _Attention(Marker):
         return [v.astype(dtype) for v in inputs]
 
 
-def _batched(x: Variable, heads: Variable) -> Variable:
+def _lengths(x: Variable) -> tuple[Any, ...]:
+    """Return the lengths of an array, as numbers where they are known."""
+    return tuple(x.shape[i] if n is None else n for i, n in enumerate(x.type.shape))
+
+
+def _batched(x: Variable, heads: Any) -> Variable:
     """Return an array (N, H, L, K) as matrices (N * heads, L * H / heads, K).
 
     PyTensor itself folds batch dimensions by a reshape to -1 rows, which fails for sums without a term.
     """
-    batch, count, length, depth = x.shape
-    rows = count // pt.maximum(heads, 1) * length
-    return x.reshape((batch * heads, rows, depth))
+    batch, count, length, depth = _lengths(x)
+    divisor = max(heads, 1) if isinstance(heads, int) else pt.maximum(heads, 1)
+    return x.reshape((batch * heads, count // divisor * length, depth))
 
 
 class Attention(_Attention):
@@ -384,11 +389,6 @@ def _repeated(x: Variable, axis: int, length: Any) -> Variable:
     shape = list(_lengths(x))
     shape[axis] = length
     return pt.broadcast_to(x, shape)
-
-
-def _lengths(x: Variable) -> tuple[Any, ...]:
-    """Return the lengths of an array, as numbers where they are known."""
-    return tuple(x.shape[i] if n is None else n for i, n in enumerate(x.type.shape))
 
 
 def _folded(x: Variable) -> Variable:
