@@ -95,6 +95,11 @@ class _Padded:
         self.sources = plain.sources
         self.output_dtypes = plain.output_dtypes
 
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that calls so far have taken."""
+        return set().union(*(routine.methods for routine in self._routines.values()))
+
     def _routine(self, extents: Sequence[int]) -> Any:
         dims = zip(self._host.padding, extents, self._host.dilation, strict=True)
         padding = tuple(resolve(p, k, d) for p, k, d in dims)
