@@ -72,7 +72,7 @@ def kept_factors(seed: Variable, scores: Variable, dropout: float, dtype: str) -
 
 
 class _Attention(Marker):
-    """What the forward and the backward marker share: properties, and the scores of the composition.
+    """Base class of the forward and the backward marker: it has the properties, and the scores of the composition.
 
     `causal`: None or how the masked triangle is aligned; `grouped`: whether queries may share keys; `mask`: None,
     "bool" or "float"; `scale`: a number, or None for the root of the features; `dropout`: the rate. The inputs begin
@@ -85,6 +85,11 @@ class _Attention(Marker):
     mask: str | None = None
     scale: float | None = None
     dropout: float = 0.0
+
+    def __str__(self) -> str:
+        defaults = type(self)
+        given = [f"{k}={v!r}" for k, v in self.properties.items() if v != getattr(defaults, k)]
+        return type(self).__name__ + (f"{{{', '.join(given)}}}" if given else "")
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -580,11 +585,11 @@ def multi_head_attention(
     num_kv_heads
         Heads of keys and values, if queries share them; it divides `num_heads`.
     attn_mask
-        Broadcasts to (N, num_heads, L, S), as in `scaled_dot_product_attention`.
+        The mask of `scaled_dot_product_attention`; broadcasts to (N, num_heads, L, S).
     key_mask
         Bool, shape (N, S): True attends. torch's ``key_padding_mask`` is its negation.
     is_causal, dropout_p, rng
-        As in `scaled_dot_product_attention`.
+        The arguments of `scaled_dot_product_attention`.
 
     Returns
     -------

@@ -29,7 +29,7 @@ _MAX_USE_RATIO = 10  # applications per node of the graph before PyTensor takes 
 
 
 class _Scores(NamedTuple):
-    """What the softmax is taken of: products of rows of two arrays, a factor, and a mask."""
+    """Argument of a softmax: products of rows of two arrays, a factor, and a mask."""
 
     query: Variable
     key: Variable
@@ -214,7 +214,7 @@ def _reduced(variable: Variable, kind: type, axis: int) -> Variable | None:
     added = tuple(i for i, d in enumerate(node.op.new_order) if d == "x")
     if not is_kind or reduced is None or added != (axis,):
         return None
-    axes = reduced.op.axis  # type: ignore[attr-defined]
+    axes = reduced.op.axis
     return reduced.inputs[0] if axes is not None and tuple(axes) == (axis,) else None
 
 

@@ -43,7 +43,7 @@ def _plan_struct(kind: str) -> Struct:
 
 
 class Form(NamedTuple):
-    """What kernels of attention are specialised to.
+    """Properties to which kernels of attention are specialised.
 
     `causal`: None, "upper_left" or "lower_right"; `grouped`: whether query heads may share a key head; `mask`: dtype
     of the mask, or None; `scale`: factor of the scores; None: the inverse root of the features; `dropout`: rate.
