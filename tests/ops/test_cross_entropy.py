@@ -146,7 +146,7 @@ def test_auto_placement(context, rng):
 
 
 def test_kernels_for_gpus(context, rng):
-    """Schedule simt, with all the operands."""
+    """Schedule simt, with all the operands, and devices without double precision."""
     op = CrossEntropy(axis=1, by_label=True, by_target=True, loss=True, gradient=True)
     function = row_function(op, "float32")
     x, t = rng.normal(size=(9, 70)).astype("float32"), rng.random((1, 70)).astype("float32")
@@ -156,8 +156,8 @@ def test_kernels_for_gpus(context, rng):
     dropped = [a.ndim == 1 for a in arrays] + [True, True, False]
     known = [(False, False), (True, False), (False,), (True, False), (False,), (False,)]
     found = [
-        Rowwise(context, function, 2, (1,), dropped, known, schedule=schedule)(*map(context.from_host, arrays))
-        for schedule in ("cpu", "simt")
+        Rowwise(context, function, 2, (1,), dropped, known, schedule, has_fp64)(*map(context.from_host, arrays))
+        for schedule, has_fp64 in (("cpu", False), ("simt", True), ("simt", False))
     ]
     inputs = [
         pt.tensor(shape=tuple(1 if one else None for one in k), dtype=a.dtype)
