@@ -140,7 +140,7 @@ static NOINLINE ${full_width} void ${name}_triangle(__global ${ctype} *panel, lo
 //     state: for each vector of lanes the maximum so far, the sum so far, and the factor of what was added before.
 static NOINLINE ${full_width} void ${name}_softmax(
     __global ${ctype} *panel, long width, long rows, __global ${ctype} *state${
-    ", const attention_plan *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
+    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         const ${V} before = *(__global ${vec} *)(state + j);
@@ -199,7 +199,7 @@ static NOINLINE ${full_width} void ${name}_finish(
 static NOINLINE ${full_width} void ${name}_differentiate(
     __global ${ctype} *panel, __global ${ctype} *gradient, long width, long rows,
     __global const ${ctype} *sums, __global const ${ctype} *correction${
-    ", const attention_plan *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
+    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         % if owns_queries:
@@ -273,7 +273,7 @@ convert_${I}(attention_hash_${U}((${U})low, (${U})${high}, (${U})(${key})) >= p-
 </%def>
 
 ${full_width} __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
-void ${name}(attention_plan p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
+void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
              __global const ${ctype} *v, __global const ${mask_type or "uchar"} *mask, __global const long *seed,
              __global const ${ctype} *sums, __global const ${ctype} *correction, __global const ${ctype} *grad,
              __global ${ctype} *out, __global ${ctype} *out2, __global ${ctype} *out3, __global ${ctype} *workspace)

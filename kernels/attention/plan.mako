@@ -8,7 +8,7 @@
 ##             threshold: hashes below it are dropped; kept: factor of probabilities that are not;
 ##             workspace_size: elements of a work-item's workspace (schedule cpu).
 ## attention_call: offset of each array, which may change from call to call.
-<%page args="operand, plan, call"/>\
-${operand.c_typedef()}
-${plan.c_typedef()}
-${call.c_typedef()}
+<%page args="structs"/>\
+% for struct in structs:
+${struct.c_typedef()}
+% endfor
