@@ -12,7 +12,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from pytensor_cl.optimizers.numbers import fraction, nonnegative
 from pytensor_cl.optimizers.state import value_of
-from pytensor_cl.train.files import replace_file
+from pytensor_cl.train.files import check_folder, replace_file
 from pytensor_cl.train.history import History
 from pytensor_cl.train.run import Run
 
@@ -155,6 +155,9 @@ class Checkpoint:
         """Return the file after so many epochs, or that of ``"best"``."""
         return self._path.with_name(f"{self._path.stem}-{epoch}{self._path.suffix}")
 
+    def on_begin(self, run: Run) -> None:
+        check_folder(self._path)
+
     def on_epoch_end(self, run: Run) -> None:
         done = run.epoch + 1
         if self._best is not None and self._best.is_improved(run):
@@ -190,6 +193,7 @@ class CSVLog:
         self._path = Path(path)
 
     def on_begin(self, run: Run) -> None:
+        check_folder(self._path)
         if len(run.history):
             self.on_epoch_end(run)
 
@@ -224,6 +228,7 @@ class Plot:
         self._path, self._every = Path(path), every
 
     def on_begin(self, run: Run) -> None:
+        check_folder(self._path)
         _figure_class()  # missing Matplotlib is an error before the first epoch
 
     def on_epoch_end(self, run: Run) -> None:

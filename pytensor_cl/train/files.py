@@ -143,6 +143,13 @@ def _replace(path: Path, write: Callable[[Path], None], names: set[str]) -> None
     replace_file(path, checked)
 
 
+def check_folder(path: str | os.PathLike) -> None:
+    """Raise FileNotFoundError if the folder of a file that will be written is not there."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder} for {Path(path).name}")
+
+
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file beside another one, and put it in the other one's place when it is on the disk."""
     path = path.resolve()  # a link stays one
