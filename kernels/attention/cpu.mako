@@ -31,6 +31,13 @@
     big = f"({V})(-INFINITY)"
     columns = range(vectors)
 %>
+// exp(x); zero where that is next to no normal number, or none: processors take long for those.
+static inline ${V} ${name}_exp(const ${V} x)
+{
+    const ${V} least = ${-87 if ctype == "float" else -708};
+    return x < least ? (${V})0 : ${exp}(x < least ? least : x);
+}
+
 ## Calls the micro-kernel of as many vectors as the tile has, for all rows of a product.
 ##     a, row, col: the operand that is read in place, of `rows` rows; b: a panel; depth: terms of a sum.
 static NOINLINE ${full_width} void ${name}_multiply(
@@ -76,42 +83,55 @@ static NOINLINE ${full_width} void ${name}_store(
 }
 % if mask_type:
 
-<%def name="masked_value(value, mask)" buffered="True" filter="trim">
-% if mask_type == "uchar":
-${mask} ? ${value} : -INFINITY
-% else:
-${mask} == -INFINITY ? -INFINITY : ${value} + ${mask}
+<%
+    is_bool = mask_type == "uchar"
+    M = I if is_bool else f"{mask_type}{lanes}"  # bytes are widened one by one, which takes less than vectors of bytes
+    elements = ", ".join(f"at[places.s{l:x}]" for l in range(lanes))
+    whole = f"*(__global const {name}_mask_vec *)at"
+    loads = (
+        ("lane == 0", f"({M})(*at)"),
+        (f"lane == 1 && last == {lanes - 1}", f"{name}_widened({whole})" if is_bool else whole),
+    )
+%>
+% if is_bool:
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_convertvector)
+#define ${name}_widened(m) __builtin_convertvector(m, ${I})  // PoCL's conversion calls a function for each lane
+#endif
+#endif
+#ifndef ${name}_widened
+#define ${name}_widened(m) convert_${I}(m)
+#endif
 % endif
+typedef ${mask_type}${lanes} ${name}_mask_vec __attribute__((aligned(${1 if is_bool else itemsize})));
+<%def name="mask_rows(load)">
+            for (long r = 0; r < rows; r++) {
+                __global const ${mask_type} *const at = mask + r * row + j * lane;
+                __global ${vec} *const score = (__global ${vec} *)(panel + r * width + j);
+                const ${M} m = ${load};
+                % if is_bool:
+                *score = m != 0 ? *score : ${big};
+                % else:
+                *score = m == ${big} ? ${big} : *score + m;
+                % endif
+            }
 </%def>
 // Applies a mask to a panel of `rows` rows and `height` lanes; `row` and `lane` are the mask's strides.
 static NOINLINE ${full_width} void ${name}_mask(
-    __global ${ctype} *panel, long width, long rows, long height, __global const ${mask_type} *mask, long row, long lane)
+    __global ${ctype} *panel, long width, long rows, long height,
+    __global const ${mask_type} *mask, long row, long lane)
 {
-    if (lane == 0) {
-        for (long r = 0; r < rows; r++) {
-            const ${mask_type} m = mask[r * row];
-            for (long l = 0; l < height; l++) {
-                const ${ctype} s = panel[r * width + l];
-                panel[r * width + l] = ${masked_value("s", "m")};
-            }
+    for (int j = 0; j < width; j += ${lanes}) {
+        const int last = min(${lanes}L, height - j) - 1;
+        const long${lanes} places = lane * (long${lanes})(${", ".join(f"min({l}, last)" for l in range(lanes))});
+        % for condition, load in loads:
+        ${"} else " if loop.index else ""}if (${condition}) {
+            ${mask_rows(load)}
+        % endfor
+        } else {
+            ${mask_rows(f"({M})({elements})")}
         }
-        return;
     }
-    if (lane == 1) {
-        for (long r = 0; r < rows; r++)
-            for (long l = 0; l < height; l++) {
-                const ${ctype} s = panel[r * width + l];
-                const ${mask_type} m = mask[r * row + l];
-                panel[r * width + l] = ${masked_value("s", "m")};
-            }
-        return;
-    }
-    for (long l = 0; l < height; l++)
-        for (long r = 0; r < rows; r++) {
-            const ${ctype} s = panel[r * width + l];
-            const ${mask_type} m = mask[r * row + l * lane];
-            panel[r * width + l] = ${masked_value("s", "m")};
-        }
 }
 % endif
 % if causal:
@@ -155,14 +175,14 @@ static NOINLINE ${full_width} void ${name}_softmax(
         % endif
         for (long r = 0; r < rows; r++) {
             __global ${vec} *const at = (__global ${vec} *)(panel + r * width + j);
-            ${V} part = ${exp}(*at - shift);
+            ${V} part = ${name}_exp(*at - shift);
             sum += part;
             % if dropout:
             part = ${is_kept("(uint)(key + r)")} ? part * (${ctype})p->kept : (${V})0;
             % endif
             *at = part;
         }
-        const ${V} factor = ${exp}(before - shift);
+        const ${V} factor = ${name}_exp(before - shift);
         *(__global ${vec} *)(state + j) = largest;
         *(__global ${vec} *)(state + ${nr} + j) = *(__global ${vec} *)(state + ${nr} + j) * factor + sum;
         *(__global ${vec} *)(state + ${2 * nr} + j) = factor;
@@ -217,7 +237,7 @@ static NOINLINE ${full_width} void ${name}_differentiate(
             % if not owns_queries:
             const ${ctype} log_sum = sums[r], subtracted = correction[r];
             % endif
-            const ${V} score = *at, part = ${exp}(score - log_sum);
+            const ${V} score = *at, part = ${name}_exp(score - log_sum);
             ${V} g = *gradient_at, kept_part = part;
             % if dropout:
             % if not owns_queries:

@@ -5,6 +5,7 @@ import pytest
 
 from pytensor_cl.routines.attention.routine import Attention, AttentionGrad, Form
 from pytensor_cl.runtime.layout import Layout
+from tests.small_device import small_device
 
 # Shapes N, H, Hk, L, S, E, Ev; alignment of the causal mask; shape of the mask; its dtype. Few kernels compute them.
 CASES = {
@@ -164,6 +165,13 @@ def test_dtypes_in_one_program(context, rng):
     kinds = [Attention(context, dtype, Form(dropout=0.5), schedule="cpu") for dtype in ("float32", "float64")]
     kinds.append(Attention(context, "float32", Form(dropout=0.5), schedule="simt"))
     context.build([source for kind in kinds for source in kind.sources()])
+
+
+def test_small_device(context, rng):
+    """Work-groups and tiles become smaller."""
+    with small_device(context, max_work_group_size=16) as launched:
+        check(context, "simt", *draw(rng, "small"))
+    assert len(launched) >= 4
 
 
 def test_shapes_that_do_not_fit(context):
