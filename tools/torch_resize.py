@@ -16,6 +16,7 @@ from torch.nn.functional import interpolate
 CASES: list[dict] = [
     {"shape": [1, 2, 5], "mode": "nearest", "size": [12]},
     {"shape": [1, 1, 7], "mode": "nearest", "scale_factor": [0.37]},
+    {"shape": [1, 1, 3, 7], "mode": "nearest", "scale_factor": [1.179, 2.092]},
     {"shape": [1, 1, 3, 4], "mode": "nearest-exact", "size": [7, 3]},
     {"shape": [2, 1, 6], "mode": "linear", "size": [4]},
     {"shape": [1, 1, 5], "mode": "linear", "scale_factor": [1.19]},

@@ -242,6 +242,8 @@ def resize_table(kind: str, align_corners: bool, factor: float | None, n: int, m
     """
     if n < 1 or m < 1:
         raise ValueError(f"resize makes {m} elements of {n} along an axis: both numbers must be positive")
+    if kind == "nearest of images" and m in (n, 2 * n):  # torch's kernel for two axes alone does so
+        factor = None
     if kind.startswith("nearest"):
         return _nearest(n, m, factor, int(kind == "nearest-exact"))[None].astype("int32"), None
     positions = _positions(n, m, None if kind == "linear" and m == n else factor, align_corners)  # as torch
@@ -267,7 +269,7 @@ _KINDS = {
 }
 """By the name of a mode: what is done along each axis, and for how many axes the mode is."""
 
-_TAPS = {"nearest": 1, "nearest-exact": 1, "linear": 2, "cubic": 4}
+_TAPS = {"nearest": 1, "nearest of images": 1, "nearest-exact": 1, "linear": 2, "cubic": 4}
 
 
 def _per_axis(value: Any, ndim: int, name: str) -> list[Any]:
@@ -392,6 +394,7 @@ def resize(
         raise TypeError(
             f"input of resize must be of floating point for mode {mode!r}, not {x.type.dtype}: cast it first"
         )
+    kind = "nearest of images" if kind == "nearest" and x.type.ndim == 4 else kind
     targets = _targets(x, size, scale_factor)
     lengths = [x.shape[2 + k] if n is None else n for k, n in enumerate(x.type.shape[2:])]
     result = x
