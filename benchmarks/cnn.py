@@ -76,7 +76,7 @@ class Network(NamedTuple):
 
 
 class Functions(NamedTuple):
-    """What a framework has for the layers."""
+    """The functions of a framework for the layers."""
 
     conv: Callable[[Any, Any, bool], Any]
     relu: Callable[[Any], Any]

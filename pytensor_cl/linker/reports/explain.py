@@ -44,7 +44,7 @@ class DeviceNode:
     context
         Name of the context.
     methods
-        How calls so far have computed it, where it depends on the shapes: of convolutions.
+        The methods by which calls so far have computed a convolution: they depend on the shapes.
     """
 
     op: GpuOp
