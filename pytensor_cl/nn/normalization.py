@@ -311,6 +311,11 @@ def batch_normalization(inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any)
 
     The arguments are broadcast as by NumPy, so parameters for the channels of images have shape (1, C, 1, 1). Nothing
     is added to the standard deviation.
+
+    Raises
+    ------
+    TypeError
+        If an argument has no floating dtype.
     """
     function = "batch_normalization"
     named = {"inputs": inputs, "gamma": gamma, "beta": beta, "mean": mean, "std": std}
