@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pytensor_cl.codegen.checked_files import replacing
 from pytensor_cl.optimizers.numbers import fraction, nonnegative
 from pytensor_cl.optimizers.state import value_of
-from pytensor_cl.train.files import check_folder, replace_file
+from pytensor_cl.train.files import check_folder
 from pytensor_cl.train.history import History
 from pytensor_cl.train.run import Run
 
@@ -198,15 +199,10 @@ class CSVLog:
             self.on_epoch_end(run)
 
     def on_epoch_end(self, run: Run) -> None:
-        names = run.history.names
-
-        def write(place: Path) -> None:
-            with place.open("w", newline="") as file:
-                writer = csv.DictWriter(file, names)
-                writer.writeheader()
-                writer.writerows(run.history.epochs)
-
-        replace_file(self._path, write)
+        with replacing(self._path, is_durable=True) as draft, draft.open("w", newline="") as file:
+            writer = csv.DictWriter(file, run.history.names)
+            writer.writeheader()
+            writer.writerows(run.history.epochs)
 
 
 class Plot:
@@ -253,7 +249,8 @@ class Plot:
             axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
             axes.legend()
-        replace_file(self._path, lambda place: figure.savefig(place, format=self._path.suffix.lstrip(".") or None))
+        with replacing(self._path, is_durable=True) as draft:
+            figure.savefig(draft, format=self._path.suffix.lstrip(".") or None)
 
 
 def _figure_class() -> Any:
