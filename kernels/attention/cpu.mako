@@ -1,8 +1,8 @@
 ## Attention and its gradients, schedule cpu.
 ##
-## Algorithm   A work-item computes tiles of its result: `own` queries, or own keys for their gradients, are the lanes of
-##             all vectors. Blocks of the other axis stream by. Scores of a block are a panel (other, own), computed by
-##             the micro-kernels of matrix products from the other operand in place and the own one, packed once. The
+## Algorithm   A work-item computes tiles of its result: `own` queries, or own keys for their gradients, are the lanes
+##             of all vectors. Blocks of the other axis stream by. Scores of a block are a panel (other, own), computed
+##             by the micro-kernels of matrix products from the other operand in place and the own one, packed once. The
 ##             softmax of a lane needs nothing of another lane. The panel then is an operand of the products that add
 ##             to the result.
 ##     forward         own queries: running maximum, sum and result, rescaled when the maximum grows.
@@ -160,7 +160,8 @@ static NOINLINE ${full_width} void ${name}_triangle(__global ${ctype} *panel, lo
 //     state: for each vector of lanes the maximum so far, the sum so far, and the factor of what was added before.
 static NOINLINE ${full_width} void ${name}_softmax(
     __global ${ctype} *panel, long width, long rows, __global ${ctype} *state${
-    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
+    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed"
+    if dropout else ""})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         const ${V} before = *(__global ${vec} *)(state + j);
@@ -219,7 +220,8 @@ static NOINLINE ${full_width} void ${name}_finish(
 static NOINLINE ${full_width} void ${name}_differentiate(
     __global ${ctype} *panel, __global ${ctype} *gradient, long width, long rows,
     __global const ${ctype} *sums, __global const ${ctype} *correction${
-    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
+    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed"
+    if dropout else ""})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         % if owns_queries:
@@ -298,7 +300,8 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
              __global const ${ctype} *sums, __global const ${ctype} *correction, __global const ${ctype} *grad,
              __global ${ctype} *out, __global ${ctype} *out2, __global ${ctype} *out3, __global ${ctype} *workspace)
 {
-    const long size_e = (p.features + ${mr - 1}) / ${mr} * ${mr * nr}, size_v = (p.values + ${mr - 1}) / ${mr} * ${mr * nr};
+    const long size_e = (p.features + ${mr - 1}) / ${mr} * ${mr * nr};
+    const long size_v = (p.values + ${mr - 1}) / ${mr} * ${mr * nr};
     __global ${ctype} *panel = workspace + p.workspace_size * get_global_id(0);
     __global ${ctype} *const state = panel + ${(block + mr) * nr};
     % if is_forward:
@@ -329,7 +332,8 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
         if (!keys)
             ${name}_clear(result, width * p.values);
         % else:
-        ${micro}_pack(grad + ${start("grad")} + i0 * p.grad.row, p.grad.row, p.grad.col, height, p.values, own_v, width);
+        ${micro}_pack(
+            grad + ${start("grad")} + i0 * p.grad.row, p.grad.row, p.grad.col, height, p.values, own_v, width);
         for (int j = 0; j < width; j++) {
             const long i = i0 + min((long)j, height - 1);
             state[j] = sums[${start("sums")} + i * p.sums.row];
@@ -351,7 +355,8 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
             ${name}_multiply(v_head + j0 * p.v.row, p.v.row, p.v.col, rows, own_v, width, p.values, gradient, 0);
             ${name}_differentiate(panel, gradient, width, rows, state, state + ${nr}${
                 dropout_arguments("h", "i0", "j0")});
-            ${name}_multiply(k_head + j0 * p.k.row, p.k.col, p.k.row, p.features, gradient, width, rows, result, j0 > 0);
+            ${name}_multiply(
+                k_head + j0 * p.k.row, p.k.col, p.k.row, p.features, gradient, width, rows, result, j0 > 0);
             % endif
         }
         const long row = matrix * p.queries + i0;

@@ -78,7 +78,8 @@ const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.
 <% w = width if width > 1 else "" %>\
 for (${index} t0 = f0; t0 < l0; ++t0)
     for (${index} t1 = f1; t1 < l1; ++t1) {
-        const ${index} row = ((at0 + ${tap("t0", 0, spacing)}) * g.n[1] + at1 + ${tap("t1", 1, spacing)}) * g.n[2] + at2;
+        const ${index} row
+            = ((at0 + ${tap("t0", 0, spacing)}) * g.n[1] + at1 + ${tap("t1", 1, spacing)}) * g.n[2] + at2;
         ${start}
         ${index} t2 = ${"0" if w else begin};
         % if in_pairs:
@@ -97,7 +98,8 @@ for (${index} t0 = f0; t0 < l0; ++t0)
         for (; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
             const ${index} where = row + ${tap("t2", 2, spacing)};
             % if w:
-            const ${ctype(dtype)}${w} value = ${name}_load(x + row, ${tap("t2", 2, spacing)}, ${name}_taps, ${name}_step);
+            const ${ctype(dtype)}${w} value
+                = ${name}_load(x + row, ${tap("t2", 2, spacing)}, ${name}_taps, ${name}_step);
             % else:
             const ${ctype(dtype)} value = x[where];
             % endif
@@ -137,8 +139,8 @@ if (l2 - f2 >= 16) {
 }
 </%def>
 
-## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`, which
-## is -1 if a dilated window has no element.
+## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`,
+## which is -1 if a dilated window has no element.
 <%def name="search(order, lowest, width=1, in_pairs=False, by_eights=False)">
 <%
 w, is_wide = (width, True) if width > 1 else ("", False)
@@ -147,7 +149,8 @@ I = f"int{w}" if is_wide else index
 %>\
 ${ctype(dtype)}${w} largest = (${ctype(dtype)}${w})(${lowest});
 const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
-${I} best = (${I})(((at0 + ${first[0]}) * g.n[1] + at1 + ${first[1]}) * g.n[2] + at2 + ${"0" if is_wide else first[2]}) + lane;
+${I} best = (${I})(
+    ((at0 + ${first[0]}) * g.n[1] + at1 + ${first[1]}) * g.n[2] + at2 + ${"0" if is_wide else first[2]}) + lane;
 % if spacing == "dilated":
 if (f0 >= l0 || f1 >= l1${"" if is_wide else " || f2 >= l2"})
     best = -1;

@@ -113,7 +113,8 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
                 % if is_max:
                 const ${T} share = 0;
                 % else:
-                const long count = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g);
+                const long count
+                    = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g);
                 const ${T} share = 1 / (${T})count;
                 % endif
                 for (long i = g.inner_first; i < g.inner_last;) {

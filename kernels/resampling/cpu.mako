@@ -2,7 +2,8 @@
 ##             y[o][i][c] = sum over k of weight[k][i] * x[o][index[k][i]][c], the taps in their order.
 ##             With `single` there is one column, and the loop over i is left to the compiler, which makes gathers of
 ##             it. Else a row of y is computed by vectors.
-## Operands    x[outer][length][inner], index[taps][results], weight[taps][results] if `weighted`, y[outer][results][inner].
+## Operands    x[outer][length][inner], index[taps][results], weight[taps][results] if `weighted`,
+##             y[outer][results][inner].
 ## NDRange     (parts, parts): dimension 0 divides the rows of y, with `single` those of x; dimension 1 the
 ##             columns.
 ## Invariants  `taps` is the number of taps, which are unrolled, or 0 for a loop. An index of -1 reads nothing (`gaps`).

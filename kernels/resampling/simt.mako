@@ -1,5 +1,5 @@
-## Algorithm   Sums of weighted elements along an axis for GPUs: see kernels/resampling/cpu.mako. Neighbouring work-items
-##             compute neighbouring elements of y.
+## Algorithm   Sums of weighted elements along an axis for GPUs: see kernels/resampling/cpu.mako. Neighbouring
+##             work-items compute neighbouring elements of y.
 ## Operands    As in kernels/resampling/cpu.mako.
 ## NDRange     Any size, a loop with it as stride.
 <%page args="name, element, weighted, gaps, index"/>\
