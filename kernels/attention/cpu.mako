@@ -159,9 +159,7 @@ static NOINLINE ${full_width} void ${name}_triangle(__global ${ctype} *panel, lo
 // The softmax of a block: scores become parts of probabilities, without the factor of the sum.
 //     state: for each vector of lanes the maximum so far, the sum so far, and the factor of what was added before.
 static NOINLINE ${full_width} void ${name}_softmax(
-    __global ${ctype} *panel, long width, long rows, __global ${ctype} *state${
-    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed"
-    if dropout else ""})
+    __global ${ctype} *panel, long width, long rows, __global ${ctype} *state${dropout_parameters()})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         const ${V} before = *(__global ${vec} *)(state + j);
@@ -219,9 +217,7 @@ static NOINLINE ${full_width} void ${name}_finish(
 //     sums, correction: of each lane (own queries), or of each row.
 static NOINLINE ${full_width} void ${name}_differentiate(
     __global ${ctype} *panel, __global ${ctype} *gradient, long width, long rows,
-    __global const ${ctype} *sums, __global const ${ctype} *correction${
-    f", const attention_plan_{ctype} *p, uint head, long query, long key, __global const long *seed"
-    if dropout else ""})
+    __global const ${ctype} *sums, __global const ${ctype} *correction${dropout_parameters()})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         % if owns_queries:
@@ -272,6 +268,11 @@ convert_${I}(attention_hash_${U}((${U})low, (${U})${high}, (${U})(${key})) >= p-
 </%def>
 ## Where the matrices of a head begin; dimensions of a batch's operand: `h` is the head among queries, g that of keys.
 <%def name="start(x, head='h')" buffered="True" filter="trim">c.${x} + n * p.${x}.batch + ${head} * p.${x}.head</%def>
+<%def name="dropout_parameters()" buffered="True" filter="trim">
+% if dropout:
+, const attention_plan_${ctype} *p, uint head, long query, long key, __global const long *seed
+% endif
+</%def>
 <%def name="dropout_arguments(head, query, key)" buffered="True" filter="trim">
 % if dropout:
 , &p, (uint)(n * p.heads + ${head}), ${query}, ${key}, seed + c.seed
