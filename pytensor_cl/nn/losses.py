@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Variable
@@ -198,9 +199,10 @@ def categorical_crossentropy(coding_dist: Any, true_dist: Any) -> Variable:
     node = given.owner
     if node is not None and isinstance(node.op, Softmax) and node.op.axis == (given.type.ndim - 1,):
         return softmax_cross_entropy(node.inputs[0], true_dist, reduction="none", axis=-1)
-    p, dtype = working(given)
+    other = as_variable(true_dist, f"{name}: true_dist")
+    p, dtype = working(given, *([other] if other.type.numpy_dtype.kind == "f" else []))
     logs = BoundedLog(complement=False)(p)
-    return cast(nll(logs, true_dist, reduction="none", axis=-1), dtype)
+    return cast(nll(logs, other, reduction="none", axis=-1), dtype)
 
 
 def confusion_matrix(actual: Any, pred: Any) -> tuple[Variable, Variable]:
@@ -247,7 +249,7 @@ def huber(input: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean
     target
         Numbers of the same shape; it is never broadcast.
     delta
-        Difference from which it is a line: a positive number.
+        Difference from which it is a line: a positive number that is finite.
     reduction
         ``"mean"`` over all elements, 0 if there are none; ``"sum"``; ``"none"``.
 
@@ -256,11 +258,11 @@ def huber(input: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean
     TypeError
         `input` is no array of floats, or `target` is not of real numbers.
     ValueError
-        The shapes differ, `delta` is not positive, or there is no such `reduction`.
+        The shapes differ, `delta` is not positive and finite, or there is no such `reduction`.
     """
     _check_reduction(reduction, "huber")
-    if isinstance(delta, Variable) or not delta > 0:
-        raise ValueError(f"huber: delta must be a positive number, not {delta!r}")
+    if isinstance(delta, Variable) or not 0 < delta < np.inf:  # the line would be 0 times infinity
+        raise ValueError(f"huber: delta must be a positive number that is finite, not {delta!r}")
     x, t, dtype = _pair(input, target, "huber", "input")
     losses = composed(_huber, x, t, as_number(delta, x))
     return cast(reduced(losses, reduction, x.size), dtype)

@@ -19,6 +19,7 @@ from pytensor_cl.nn.batch_normalization import (
     align,
     compact,
 )
+from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.standardize import Normalization, WindowSum, working_dtype
 from pytensor_cl.nn.windows import as_flag, as_ints, as_variable
 
@@ -321,7 +322,7 @@ def batch_normalization(inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any)
     named = {"inputs": inputs, "gamma": gamma, "beta": beta, "mean": mean, "std": std}
     arrays = [_as_floats(v, function, name) for name, v in named.items()]
     dtype = upcast(*(v.type.dtype for v in arrays))
-    x, scale, shift, center, deviation = (pt.cast(v, working_dtype(dtype)) for v in arrays)
+    x, scale, shift, center, deviation = (cast(v, working_dtype(dtype)) for v in arrays)
     return pt.cast((x - center) * (scale / deviation) + shift, dtype)
 
 
@@ -571,7 +572,7 @@ def local_response_normalization(
     if as_flag(divide, f"{function}: divide"):
         factor /= width
     work = working_dtype(x.type.dtype)
-    wide = pt.cast(x, work)
+    wide = cast(x, work)
     sums = WindowSum(before=width // 2, after=(width - 1) // 2)(pt.sqr(wide))
     base = sums * pt.constant(factor, dtype=work) + pt.constant(offset, dtype=work)
     return pt.cast(wide * base ** pt.constant(-power, dtype=work), x.type.dtype)

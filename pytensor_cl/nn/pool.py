@@ -52,6 +52,11 @@ class _Pooling(Op):
         return variables
 
 
+def _no_slope(x: Variable) -> Variable:
+    """Return the gradient of an array that only chooses elements: zeros of its dtype, of floatX for integers."""
+    return x.zeros_like(dtype=pytensor.config.floatX if x.type.dtype in discrete_dtypes else x.type.dtype)
+
+
 def _is_disconnected(variable: Variable) -> bool:
     return isinstance(variable.type, DisconnectedType)
 
@@ -106,7 +111,7 @@ class MaxPoolScatter(_Pooling):
         (x, _), (gradient,) = inputs, cotangents
         if _is_disconnected(gradient):
             return [disconnected_type(), disconnected_type()]
-        return [x.zeros_like(dtype=pytensor.config.floatX), self._relative(MaxPoolGather)(x, gradient)]
+        return [_no_slope(x), self._relative(MaxPoolGather)(x, gradient)]
 
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
         """Linear in dy."""
@@ -134,7 +139,7 @@ class MaxPoolGather(_Pooling):
         (x, _), (gradient,) = inputs, cotangents
         if _is_disconnected(gradient):
             return [disconnected_type(), disconnected_type()]
-        return [x.zeros_like(dtype=pytensor.config.floatX), self._relative(MaxPoolScatter)(x, gradient)]
+        return [_no_slope(x), self._relative(MaxPoolScatter)(x, gradient)]
 
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
         """Linear in v."""

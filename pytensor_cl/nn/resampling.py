@@ -14,9 +14,11 @@ from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import vectorize_node_fallback
 from pytensor.tensor.type import TensorType, float_dtypes, integer_dtypes
 
+from pytensor_cl.nn.batches import shared_entry
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_flag, as_variable
 
@@ -26,6 +28,8 @@ Table = tuple[np.ndarray, np.ndarray | None]
 MAX_SEPARATE_TAPS = 8
 """The most taps that are terms of a sum in the graph; more are summed by one reduction."""
 
+
+_SAME_LENGTH = CheckAndRaise(ValueError, "arrays of a batch made by vectorize_graph need one length for all entries")
 
 # Weighted sums along an axis
 
@@ -158,6 +162,24 @@ class TransposeTable(Op):
         index, length, *weights = inputs
         for storage, table in zip(output_storage, transpose(index, int(length), *weights), strict=True):
             storage[0] = table
+
+
+@_vectorize_node.register(MakeTable)
+@_vectorize_node.register(TransposeTable)
+def _vectorize_table(op: Op, node: Apply, *inputs: Variable) -> Any:
+    """Return the tables that all entries of a batch have in common: their arrays have the same lengths."""
+    pairs = list(zip(inputs, node.inputs, strict=True))
+    if any(new.type.ndim != old.type.ndim and old.type.ndim for new, old in pairs):
+        return vectorize_node_fallback(op, node, *inputs)
+    return op.make_node(*(_one_number(new) if not old.type.ndim else new for new, old in pairs))
+
+
+def _one_number(numbers: Variable) -> Variable:
+    """Return the number that all elements must be, with a check in the call."""
+    if not numbers.type.ndim:
+        return numbers
+    first = shared_entry(numbers)
+    return _SAME_LENGTH(first, pt.eq(numbers, first).all())
 
 
 def transpose(index: np.ndarray, length: int, *weights: np.ndarray) -> list[np.ndarray]:

@@ -42,7 +42,11 @@ def differentiate(op: Marker, inputs: Sequence[Variable], cotangents: Sequence[V
     connected = [g for g in gradients if not is_disconnected(g)]
     given = [*inputs, *(cotangents[i] for i in used)]
     replaced = iter(clone_replace(connected, dict(zip([*dummies, *outer], given, strict=True))))
-    return [g if is_disconnected(g) else next(replaced) for g in gradients]
+    # the gradient of a change of dtype has the dtype of its result
+    return [
+        g if is_disconnected(g) else pt.cast(next(replaced), v.type.dtype)
+        for g, v in zip(gradients, inputs, strict=True)
+    ]
 
 
 def broadcast_axes(type_: Any) -> tuple[int, ...]:
@@ -126,7 +130,7 @@ class Normalization(Marker):
             results = op(dy, x, *scale, *outputs[1:3], return_list=True)
         if not all(map(is_disconnected, statistics_cotangents)):
             dx = self._through_statistics(x, outputs[1:], statistics_cotangents)
-            results[0] = dx if is_disconnected(results[0]) else results[0] + dx
+            results[0] = pt.cast(dx if is_disconnected(results[0]) else results[0] + dx, x.type.dtype)
         return results
 
     def _through_statistics(

@@ -124,7 +124,8 @@ def test_dtypes():
         for logits, dtype in ((x, "float32"), (half, "float16")):
             loss = function(logits, t)
             assert loss.dtype == pytensor.grad(loss.sum(), logits).dtype == dtype
-    assert nn.huber(x, pt.dmatrix("y")).dtype == "float64"
+    for function in (nn.huber, nn.categorical_crossentropy):
+        assert function(x, pt.dmatrix("y")).dtype == "float64"
 
 
 def test_on_the_device(context, rng):
@@ -159,6 +160,7 @@ def test_bad_arguments():
     x, t, labels = pt.matrix("x"), pt.matrix("t"), pt.lvector("labels")
     for call, error, message in (
         (lambda: nn.huber(x, t, delta=0), ValueError, "delta must be a positive number"),
+        (lambda: nn.huber(x, t, delta=np.inf), ValueError, "delta must be a positive number that is finite"),
         (lambda: nn.huber(x, t, reduction="avg"), ValueError, "reduction must be"),
         (lambda: nn.huber(labels, labels), TypeError, "input must be floats"),
         (lambda: nn.binary_crossentropy(x, pt.zmatrix("z")), TypeError, "target has dtype complex128"),

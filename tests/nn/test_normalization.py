@@ -440,3 +440,17 @@ def test_batch_of_graphs(name, rng):
     alone = pytensor.function([x], outputs, **IN_PYTHON)
     for got, wanted in zip(together, zip(*map(alone, values), strict=True), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_types_of_gradients_of_halves():
+    """PyTensor's gradient of a change of dtype has the dtype of its result."""
+    x, (scale, shift, mean, var) = pt.matrix("x", dtype="float16"), (pt.vector(dtype="float16") for _ in range(4))
+    for y in (
+        nn.batch_normalization_train(x, scale, shift)[0],
+        nn.batch_normalization_test(x, scale, shift, mean, var),
+        nn.batch_normalization(x, scale, shift, mean, var),
+        nn.layer_norm(x, weight=scale),
+        nn.local_response_normalization(x, 3),
+    ):
+        slope = pytensor.grad(pt.sqr(y).sum(), x)
+        assert slope.dtype == pytensor.grad(pt.sqr(slope).sum(), x).dtype == "float16"

@@ -243,6 +243,15 @@ def test_global(rng, mode):
     assert nn.global_pool(x).owner.op == nn.global_pool(x, "average_inc_pad").owner.op
 
 
+def test_types_of_second_gradients():
+    """A zero of type floatX in one of them would be the type of all that depends on it."""
+    with pytensor.config.change_flags(floatX="float64"):
+        x = pt.tensor3("x", dtype="float32")
+        for y in (nn.pool_1d(x, 2), nn.adaptive_pool(x, 2)):
+            slope = pytensor.grad(pt.sqr(y).sum(), x)
+            assert pytensor.grad(pt.sqr(slope).sum(), x).dtype == "float32"
+
+
 def test_types_of_sums():
     for dtype, wanted in (("int8", "int64"), ("bool", "int64"), ("uint8", "uint64"), ("float16", "float16")):
         assert nn.pool_1d(pt.tensor(shape=(1, 1, 4), dtype=dtype), 2, mode="sum").dtype == wanted

@@ -110,6 +110,26 @@ def test_batches(rng):
     np.testing.assert_allclose(f(values), [each(v) for v in values])
 
 
+def test_batches_of_gradients_on_the_device(context, rng):
+    """The tables follow from lengths that the entries of a batch have in common."""
+    x, many, length = pt.ftensor3("x"), pt.ftensor4("many"), pt.lscalar("length")
+    slope = pytensor.grad(pt.sqr(nn.resize(x, length, mode="linear")).sum(), x)
+    with pytensor.config.change_flags(opencl__placement="device", on_opt_error="raise"):
+        f = pytensor.function([many, length], vectorize_graph(slope, {x: many}), mode="OPENCL")
+    each = pytensor.function([x, length], slope, mode="FAST_COMPILE")
+    values = rng.normal(size=(3, 2, 1, 4)).astype("float32")
+    np.testing.assert_allclose(f(values, 7), [each(v, 7) for v in values], rtol=1e-5)
+    assert "GpuWeightedTake" in {type(node.op).__name__ for node in f.maker.fgraph.toposort()}
+
+
+def test_batches_of_lengths_must_agree():
+    x, length, lengths = pt.matrix("x"), pt.lscalar("length"), pt.lvector("lengths")
+    y = vectorize_graph(nn.resize(x[None], length, mode="linear"), {length: lengths})
+    f = pytensor.function([x, lengths], y, mode="FAST_COMPILE")
+    with pytest.raises(ValueError, match="one length for all entries"):
+        f(np.ones((2, 3)), [4, 5])
+
+
 def test_nearest_elements_of_any_dtype():
     x = pt.tensor4("x", dtype="uint8")
     value = np.arange(6, dtype="uint8").reshape(1, 1, 2, 3)
