@@ -92,11 +92,11 @@ def differences(history: train.History, other: train.History) -> dict[str, float
     return {name: float(np.max(np.abs(np.divide(history[name], other[name]) - 1))) for name in names}
 
 
-def _compare(history: train.History, other: train.History, mode: str) -> dict[str, float]:
+def _compare(history: train.History, other: train.History, mode: str, tolerance: float) -> dict[str, float]:
     found = differences(history, other)
     for name, value in found.items():
-        verdict = "ok" if value <= TOLERANCE else "TOO LARGE"
-        print(f"{name} differs from mode {mode} by {value:.1e} (tolerance {TOLERANCE:g}): {verdict}")
+        verdict = "ok" if value <= tolerance else "TOO LARGE"
+        print(f"{name} differs from mode {mode} by {value:.1e} (tolerance {tolerance:g}): {verdict}")
     return found
 
 
@@ -107,6 +107,7 @@ def run(
     title: str,
     epochs: int,
     width: float = 11,
+    tolerance: float = TOLERANCE,
     arguments: Sequence[str] | None = None,
 ) -> int:
     """Train as the command line says, save weights and figure, and print the final numbers.
@@ -123,13 +124,15 @@ def run(
         The default number of epochs.
     width
         The width of the figure in inches.
+    tolerance
+        The largest relative difference of losses from those of another mode.
     arguments
         Command line; the process's own by default.
 
     Returns
     -------
     int
-        Exit code: 1 if ``--compare`` found a difference beyond `TOLERANCE`.
+        Exit code: 1 if ``--compare`` found a difference beyond `tolerance`.
     """
     options = parser(title, "epochs", epochs).parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -139,7 +142,7 @@ def run(
         trained = fit(options.mode, options.count)
         seconds = time.perf_counter() - begin
         other = fit(options.compare, options.count) if options.compare else None
-        found = _compare(trained.history, other.history, options.compare) if other else {}
+        found = _compare(trained.history, other.history, options.compare, tolerance) if other else {}
         check_saved(path.with_suffix(".safetensors"), trained)
         figure = plt.figure(figsize=(width, 4.8), layout="constrained")
         draw(figure, trained)
@@ -152,4 +155,4 @@ def run(
     if options.json:
         report = {"mode": options.mode, **last, "seconds": seconds, "differences": found}
         options.json.write_text(json.dumps(report, indent=2) + "\n")
-    return int(any(value > TOLERANCE for value in found.values()))
+    return int(any(value > tolerance for value in found.values()))

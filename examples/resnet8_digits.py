@@ -93,7 +93,9 @@ def draw(figure: Any, trained: Trained) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the example; the return value is the exit code."""
-    return run(fit, draw, title="ResNet8 digits", epochs=15, width=14, arguments=arguments)
+    # Batch normalisation of 2 x 2 pixels is sensitive: on the host a change of 1e-7 of the first weights changed the
+    # held-out loss after an epoch by half a percent (AdamW at a rate of 0.01).
+    return run(fit, draw, title="ResNet8 digits", epochs=15, width=14, tolerance=0.02, arguments=arguments)
 
 
 if __name__ == "__main__":
