@@ -7,7 +7,9 @@ for driver in pocl intel; do
     printf -- '--- %s\n' "$driver"
     python examples/logistic_regression.py --steps 50 --compare NUMBA --out "$work"
     python examples/mlp_digits.py --epochs 2 --compare NUMBA --out "$work"
-    python examples/cnn_digits.py --epochs 1 --compare NUMBA --out "$work"
+    for network in cnn_digits resnet8_digits vae_digits lstm_text transformer_text; do
+        python "examples/$network.py" --epochs 1 --compare NUMBA --out "$work"
+    done
 
     export PYTENSOR_FLAGS=device=opencl:$driver
     python examples/many_chains.py --chains 64 --draws 40 --out "$work"

@@ -111,14 +111,15 @@ def save_figure(path: Path, title: str, fit: Fit, class_names: Sequence[str], wi
     plt.close(figure)
 
 
-def _parser(description: str, unit: str, count: int) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--mode", default="OPENCL", help="PyTensor mode (default: %(default)s)")
-    parser.add_argument(f"--{unit}", dest="count", type=int, default=count, help=f"default: {count}")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the final numbers to this file")
-    parser.add_argument("--compare", metavar="MODE", help="train in this mode too; exit code 1 if they differ")
-    return parser
+def parser(description: str, unit: str, count: int) -> argparse.ArgumentParser:
+    """Return the arguments of an example whose training is counted in `unit`."""
+    words = argparse.ArgumentParser(description=description)
+    words.add_argument("--mode", default="OPENCL", help="PyTensor mode (default: %(default)s)")
+    words.add_argument(f"--{unit}", dest="count", type=int, default=count, help=f"default: {count}")
+    words.add_argument("--out", type=Path, default=Path(), help="folder of the files (default: this one)")
+    words.add_argument("--json", type=Path, metavar="FILE", help="also write the final numbers to this file")
+    words.add_argument("--compare", metavar="MODE", help="train in this mode too; exit code 1 if they differ")
+    return words
 
 
 def _compare(fit: Fit, other: Fit, mode: str) -> dict[str, float]:
@@ -173,7 +174,7 @@ def run(
     int
         Exit code: 1 if ``--compare`` found a difference beyond `TOLERANCE`.
     """
-    options = _parser(title, unit, count).parse_args(arguments)
+    options = parser(title, unit, count).parse_args(arguments)
     with pytensor.config.change_flags(floatX="float32"):
         fit = train(options.mode, options.count)
         other = train(options.compare, options.count) if options.compare else None
