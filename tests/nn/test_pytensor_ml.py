@@ -5,10 +5,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+import pytensor_cl
 from pytensor_cl.ops.attention import GpuAttention, GpuAttentionGrad
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight
 from pytensor_cl.ops.pool import GpuMaxPool, GpuMaxPoolScatter, GpuSumPool, GpuSumPoolGrad
-from tests.helpers import assert_close, assert_on_device, device_ops, host_ops, normal, run_script
+from tests.helpers import assert_close, assert_on_device, device_ops, normal, run_script
 
 pytest.importorskip("pytensor_ml")
 
@@ -155,10 +156,10 @@ def compiled(inputs, outputs):
     return function(inputs, outputs, mode="OPENCL"), function(inputs, outputs, mode="FAST_COMPILE")
 
 
-def heavy_host_ops(f):
-    """Names of Ops on the host that work on arrays of data."""
-    named = {type(getattr(op, "core_op", op)).__name__ for op in host_ops(f)}
-    return named & {"Im2Col", "Col2Im", "OpFromGraph", "Scan", "Dot", "CAReduce", "Sum", "Max", "Argmax"}
+def assert_nothing_left_on_host(f):
+    """Only lengths, indices and settings are computed on the host."""
+    reasons = {node.reason for node in pytensor_cl.explain(f).host_nodes}
+    assert not [r for r in reasons if not r.startswith(("host arithmetic on values that no device has", "a copy,"))]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -172,9 +173,11 @@ def test_model_and_its_gradient(name, rng):
     outputs = [out, *pytensor.grad((out**2).mean(), parameters)]
     f, host = compiled(inputs, outputs)
     assert_on_device(f, *kinds)
-    assert not heavy_host_ops(f)
-    for got, wanted in zip(f(data), host(data), strict=True):
-        assert_close(got, wanted, rtol=2e-4)
+    assert_nothing_left_on_host(f)
+    results = host(data)
+    largest = max(np.abs(r).max() for r in results)  # the gradient of a bias of keys is zero but for rounding
+    for got, wanted in zip(f(data), results, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5 * largest)
 
 
 def test_training_steps(rng):
@@ -231,7 +234,7 @@ def test_second_gradient_of_pooling(pool, rng):
     out = pool("p", kernel_size=(3, 2), stride=(2, 1))(x)
     first = pytensor.grad((out**3).sum(), x)
     f, host = compiled([x], pytensor.grad((first**2).sum(), x))
-    assert not heavy_host_ops(f)
+    assert_nothing_left_on_host(f)
     value = normal(rng, 2, 5, 4, 2)
     assert_close(f(value), host(value), rtol=1e-4)
 

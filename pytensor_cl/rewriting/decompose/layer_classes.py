@@ -5,7 +5,6 @@ Nothing of the package is imported: a layer is known by the name of its class an
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -34,7 +33,6 @@ _PACKAGE = "pytensor_ml"
 _MAX_SPATIAL = 3  # dimensions of a convolution with a kernel
 
 
-@cache
 def _classes(kind: type) -> tuple[str, ...]:
     """Return the names of a class and its bases that are of the package."""
     return tuple(c.__name__ for c in kind.__mro__ if c.__module__.split(".")[0] == _PACKAGE)
