@@ -26,6 +26,7 @@ from pytensor_cl.rewriting.decompose.conv import split_convolutions
 from pytensor_cl.rewriting.decompose.division import check_divisors
 from pytensor_cl.rewriting.decompose.hoist_products import hoist_products
 from pytensor_cl.rewriting.decompose.ifelse import compile_branches
+from pytensor_cl.rewriting.decompose.layer_classes import replace_layers
 from pytensor_cl.rewriting.decompose.linalg import decompose_linalg
 from pytensor_cl.rewriting.decompose.optimize import compile_objectives
 from pytensor_cl.rewriting.decompose.random import decompose_random
@@ -114,6 +115,7 @@ class Pass(NamedTuple):
 PASSES = (
     # the graph of the host backends
     Pass("check_host_backends", _check_host_backends, -0.5),
+    Pass("replace_layers", replace_layers, -0.006, NOT_HOST),
     Pass("recognise_attention", recognise_all_attention, -0.004, NOT_HOST),
     Pass("widen_factors", widen_factors, 1.23),
     Pass("mend_sparse_gradients", mend_sparse_gradients, 1.24),
