@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.density import ModelDensity
+from pytensor_cl.pymc.parts import Parts
 
 BLOCK_BYTES = 4 << 20
 """Bytes of the normal numbers that are drawn in one call, at most."""
@@ -66,6 +67,7 @@ class Chains:
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
         self.density = density
         self.chains = chains
+        self.parts = Parts()
         self._mode = mode
         self.rng = pytensor.shared(np.random.default_rng(seed), name="rng")
         self._position, self._gradient = self._state("position"), self._state("gradient")
@@ -216,6 +218,14 @@ class Hamiltonian(Chains):
         for _ in range(n_steps):
             self.step(step_size)
         return self.finish(step_size)
+
+    def adapting_trajectory(
+        self, step_size: float, n_steps: int, is_watched: bool, questions: Sequence[tuple[str, list[Any]]]
+    ) -> Trajectory:
+        """Move all chains, and let their parts see the state (`parts.Part.see`); questions will follow."""
+        found = self.trajectory(step_size, n_steps)
+        self.parts.see(*self.flat_state(), found.log_density, is_watched)
+        return found
 
     def try_step(self, step_size: float) -> np.ndarray:
         """Return the acceptance probabilities of one step from the positions, and stay there."""

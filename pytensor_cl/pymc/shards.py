@@ -9,6 +9,7 @@ import numpy as np
 from pytensor_cl.pymc.checkpoint import load_state_dict, state_dict
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
+from pytensor_cl.pymc.parts import Parts
 from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
 
 SHARDS = 4
@@ -57,8 +58,7 @@ class ShardedHamiltonian:
     """Hamiltonian trajectories of chains on several devices; it does what a `Hamiltonian` does on one.
 
     The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
-    compute at the same time. Statistics are over all chains, in the order of the parts, but for one: the criterion
-    of the trajectory length compares a chain with the mean of its part.
+    compute at the same time. Statistics are over all chains, in the order of the parts.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class ShardedHamiltonian:
     ) -> None:
         self.density = densities[0]
         self.chains = chains
+        self.parts = Parts(SHARDS)
         self._part = chains // SHARDS
         self._devices: list[Hamiltonian] = []
         for density, name in zip(densities, devices, strict=True):
@@ -138,10 +139,19 @@ class ShardedHamiltonian:
         parts = self._each(lambda device, part: device.trajectory(step_size, n_steps))
         return Trajectory(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
+    def adapting_trajectory(
+        self, step_size: float, n_steps: int, is_watched: bool, questions: Sequence[tuple[str, list[Any]]]
+    ) -> Trajectory:
+        """Move all chains, and let their parts see the state (`Hamiltonian.adapting_trajectory`)."""
+        found = self.trajectory(step_size, n_steps)
+        self.parts.see(*self.flat_state(), found.log_density, is_watched)
+        return found
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each part (`checkpoint.state_dict`)."""
-        return {"parts": self._each(lambda device, part: state_dict(device))}
+        return {"parts": self._each(lambda device, part: state_dict(device)), "sums": self.parts.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Give each part a state."""
         self._each(lambda device, part: load_state_dict(device, state["parts"][part.start // self._part]))
+        self.parts.load_state_dict(state["sums"])
