@@ -119,7 +119,7 @@ class PrincipalDirection:
     def update(self, moments: Moments, inverse_mass: np.ndarray) -> np.ndarray:
         """Take moments along the direction `in_units(inverse_mass)` into account, and return the new direction."""
         self._count += 1
-        image = moments.along / (np.sqrt(inverse_mass) * moments.count)
+        image = moments.along / (np.sqrt(inverse_mass) * moments.chains)
         self._image += (image - self._image) * max(1 / self._count, MEMORY)
         length = float(np.linalg.norm(self._image))
         if 0 < length < math.inf:
@@ -166,10 +166,10 @@ class MassMatrix:
 
     def update(self, moments: Moments) -> None:
         """Add a state of the chains."""
-        if moments.count:
+        if moments.chains:
             self.centre = means = moments.mean
             self._count += 1
-            self._moments += [means, moments.squares / moments.count, moments.slope_squares / moments.count]
+            self._moments += [means, moments.squares / moments.chains, moments.slope_squares / moments.chains]
             self._squares += means**2
 
     def estimate(self) -> np.ndarray | None:

@@ -64,7 +64,7 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray, excess: np.ndar
 def _judged(
     log_density: np.ndarray, volumes: np.ndarray, moves: np.ndarray, excess: np.ndarray | float, size: int
 ) -> np.ndarray:
-    """Return which chains are lost: from their log densities, the logarithms of their volumes, and whether they moved."""
+    """Return which chains are lost, from log densities, logarithms of volumes, and whether they moved."""
     alone = float(np.sqrt(size / 2))
     low, low_at_rest = (
         _far_below(log_density, log_density, spreads, alone) for spreads in (_SPREADS, _SPREADS_AT_REST)

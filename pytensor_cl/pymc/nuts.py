@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -81,9 +82,9 @@ class TreeChains:
         """Return the draws of the last iteration."""
         return list(self.density.split(self._latest, self.chains))
 
-    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions and gradients that trees begin at, of shape (chains, parameters)."""
-        return self.trees.start_position, self.trees.start_gradient
+    def flat_state(self, rows: Any = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions and gradients that trees of some chains begin at, of shape (chains, parameters)."""
+        return self.trees.start_position[rows], self.trees.start_gradient[rows]
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix; `begin` must follow."""

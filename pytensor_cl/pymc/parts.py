@@ -1,4 +1,4 @@
-"""What adaptation needs of the chains, computed part by part where the chains are, and put together.
+"""Statistics of the chains for adaptation, computed part by part where the chains are, and put together.
 
 A part answers questions about its last state with numbers for each of its chains, or with moments of all of them.
 Moments of parts are added in the order of the parts, so that they do not depend on where a part is.
@@ -16,10 +16,10 @@ LEAST_STATES = 4
 class Moments(NamedTuple):
     """Moments of some chains; differences are those from the mean of these chains."""
 
-    count: int
-    mean: np.ndarray  # of positions, as all others of shape (parameters,)
+    chains: int
+    mean: np.ndarray  # mean position; all arrays have the shape (parameters,)
     squares: np.ndarray  # sum of squared differences of positions
-    slope_mean: np.ndarray  # of gradients
+    slope_mean: np.ndarray  # mean gradient
     slope_squares: np.ndarray
     along: np.ndarray  # sum of differences of positions times their products with a direction; empty without one
 
@@ -39,20 +39,20 @@ def moments(positions: np.ndarray, gradients: np.ndarray, direction: np.ndarray 
 
 def combined(parts: Sequence[Moments], direction: np.ndarray | None = None) -> Moments:
     """Return the moments of all chains of several parts (Chan, Golub, LeVeque 1983)."""
-    parts = [part for part in parts if part.count] or list(parts[:1])
+    parts = [part for part in parts if part.chains] or list(parts[:1])
     first, *others = parts
     if not others:
         return first
-    count = sum(part.count for part in parts)
-    mean = sum((part.count * part.mean for part in others), first.count * first.mean) / count
-    slope_mean = sum((part.count * part.slope_mean for part in others), first.count * first.slope_mean) / count
+    count = sum(part.chains for part in parts)
+    mean = sum((part.chains * part.mean for part in others), first.chains * first.mean) / count
+    slope_mean = sum((part.chains * part.slope_mean for part in others), first.chains * first.slope_mean) / count
     squares, slope_squares, along = (np.zeros_like(mean) for _ in range(3))
     for part in parts:
         moved = part.mean - mean
-        squares += part.squares + part.count * moved**2
-        slope_squares += part.slope_squares + part.count * (part.slope_mean - slope_mean) ** 2
+        squares += part.squares + part.chains * moved**2
+        slope_squares += part.slope_squares + part.chains * (part.slope_mean - slope_mean) ** 2
         if direction is not None:
-            along += part.along + (part.count * np.einsum("i,i", moved, direction)) * moved
+            along += part.along + (part.chains * np.einsum("i,i", moved, direction)) * moved
     return Moments(count, mean, squares, slope_mean, slope_squares, mean[:0] if direction is None else along)
 
 

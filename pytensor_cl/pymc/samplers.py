@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from pytensor_cl.pymc.adaptation import (
     harmonic_mean,
     usual_chains,
 )
+from pytensor_cl.pymc.cluster import ClusterHamiltonian
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.pymc.lost import LostChainMonitor, States
@@ -158,7 +160,7 @@ class Chees:
 
     def __init__(
         self,
-        hamiltonian: Hamiltonian | ShardedHamiltonian,
+        hamiltonian: ClusterHamiltonian | Hamiltonian | ShardedHamiltonian,
         tune: int,
         target_accept: float,
         max_steps: int,
@@ -193,15 +195,20 @@ class Chees:
     def iterate(self) -> Iteration:
         """Move all chains once, and adapt if that is part of the warm-up."""
         tuning = self._count < self._tune
-        step_size = self.step_size
-        jitter = self._shortest + (1 - self._shortest) * halton(self._count)
-        most = min(self._max_steps, EARLY_STEPS) if self._count < self._tune // 3 else self._max_steps
-        n_steps = min(max(math.ceil(jitter * self.trajectory_length / step_size), 1), most)
-        move = self._warm_up if tuning else self._hamiltonian.trajectory
-        trajectory = move(step_size, n_steps)
+        step_size, n_steps = self.step_size, self._n_steps(self._count)
+        if tuning:
+            trajectory = self._warm_up(step_size, n_steps)
+        else:
+            trajectory = self._hamiltonian.draw(step_size, map(self._n_steps, count(self._count)))
         self._count += 1
         stats = {} if tuning else trajectory.statistics(step_size, n_steps)
         return Iteration(stats, step_size, n_steps, tuning)
+
+    def _n_steps(self, index: int) -> int:
+        """Return the number of steps of an iteration, if it has the step size and length of the next one."""
+        jitter = self._shortest + (1 - self._shortest) * halton(index)
+        most = min(self._max_steps, EARLY_STEPS) if index < self._tune // 3 else self._max_steps
+        return min(max(math.ceil(jitter * self.trajectory_length / self.step_size), 1), most)
 
     @property
     def monitor(self) -> LostChainMonitor:
@@ -219,7 +226,7 @@ class Chees:
         adaptation.update(trajectory.acceptance, usual)
         if self._adapts_length:
             self._adapt_length(trajectory, usual, step_size, n_steps)
-            if moments.count and mass.centre is not None:
+            if moments.chains and mass.centre is not None:
                 if adaptation.has_new_mass:
                     moments = adaptation.moments(usual, self._direction.in_units(mass.inverse_mass))
                 # The next trajectories are measured along the direction in which the positions vary most.

@@ -84,13 +84,13 @@ def test_moments_of_parts_are_those_of_all_chains(rng, parts):
     found = combined(asked.ask("moments", direction, masks=masks), direction)
     q, g = q[usual], g[usual]
     moved = q - q.mean(axis=0)
-    assert found.count == usual.sum()
+    assert found.chains == usual.sum()
     np.testing.assert_allclose(found.mean, q.mean(axis=0), rtol=1e-14)
-    np.testing.assert_allclose(found.squares / found.count, q.var(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(found.slope_squares / found.count, g.var(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.squares / found.chains, q.var(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.slope_squares / found.chains, g.var(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found.along, moved.T @ (moved @ direction), rtol=1e-6)
     nobody = combined(asked.ask("moments", direction, masks=[np.zeros(64 // parts, bool)] * parts), direction)
-    assert nobody.count == 0
+    assert nobody.chains == 0
 
 
 def test_principal_direction(rng):
