@@ -19,11 +19,13 @@ from pytensor_cl.pymc.follow import Order, Reply
 from pytensor_cl.pymc.hamiltonian import Trajectory
 from pytensor_cl.pymc.parts import divided
 
-STATE_COMMANDS = 20
-"""Trajectories between two states that are kept."""
+STATE_COMMANDS = 50
+"""Trajectories between two states that are kept; a worker that takes over follows at most about so many again."""
 _MOVES = ("adapting_trajectory", "trajectory", "draw")
 BLOCK_BYTES = 16 << 20
 """Bytes of the draws of one shard that are fetched at once, at most."""
+CLIENT_BYTES = 128 << 20
+"""Bytes of the draws of all shards that are fetched at once, at most, or a twentieth of all draws if that is more."""
 BLOCK_LENGTH = 20
 """Draws that are fetched at once, at most."""
 
@@ -60,8 +62,6 @@ class ClusterHamiltonian:
     The chains are in shards, each with random numbers of its own, as on several devices (`ShardedHamiltonian`).
     """
 
-    is_remote = True
-
     def __init__(
         self,
         density: ModelDensity,
@@ -86,7 +86,7 @@ class ClusterHamiltonian:
         self._ahead: deque[Command] = deque()  # commands for draws that are not yet used
         self._block: deque[list[np.ndarray]] = deque()  # such draws that are here
         self._flight: Flight | None = None  # and such that are being made
-        self._draws_left = draws
+        self._draws = self._draws_left = draws
         self._latest: np.ndarray | None = None  # positions of the last draw
 
     def _recovered(self, order: Order) -> Order:
@@ -129,6 +129,7 @@ class ClusterHamiltonian:
         self._block.clear()
         self._flight = self._latest = None
         self._unsent = 0
+        self.parts.know([], [])
         self._crew.forget_places()
 
     def _keep_states(self, start: int, replies: Mapping[int, Reply]) -> None:
@@ -240,7 +241,9 @@ class ClusterHamiltonian:
     @property
     def _block_length(self) -> int:
         size = 8 * self._part * (self.density.size + 6)
-        return min(max(BLOCK_BYTES // size, 1), BLOCK_LENGTH)
+        # The client has memory for all draws; two blocks more shall not take much.
+        most = max(CLIENT_BYTES // (size * self.shards), self._draws // 20)
+        return max(min(BLOCK_BYTES // size, most, BLOCK_LENGTH), 1)
 
     def _launch(self, step_size: float, lengths: Sequence[int]) -> None:
         """Let the workers make draws; not more than are wanted."""
@@ -285,8 +288,9 @@ class ClusterHamiltonian:
 
 def _runs(rows: np.ndarray) -> list[np.ndarray]:
     """Return rows without repetitions that follow each other, and how often each is there."""
-    first = np.flatnonzero([True, *(rows[1:] != rows[:-1]).any(axis=1)])
-    return [rows[first], np.diff([*first, len(rows)])]
+    is_first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
+    first = np.flatnonzero(is_first)
+    return [rows[first], np.diff(first, append=len(rows))]
 
 
 class _Parts:
@@ -298,8 +302,7 @@ class _Parts:
 
     def know(self, questions: Sequence[tuple[str, list[Any]]], answers: Sequence[Sequence[Any]]) -> None:
         """Take answers of all parts to questions that will be asked."""
-        by_question = zip(*answers, strict=True)
-        self._known = [(*question, list(found)) for question, found in zip(questions, by_question, strict=True)]
+        self._known = [(*question, [found[k] for found in answers]) for k, question in enumerate(questions)]
 
     def see(
         self, positions: np.ndarray, gradients: np.ndarray, log_density: np.ndarray, is_watched: bool = True

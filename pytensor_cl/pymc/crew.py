@@ -1,7 +1,9 @@
 """Workers of a Dask cluster that have shards of chains: who has which, who is gone, and who takes over."""
 
+import pickle
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
@@ -37,6 +39,10 @@ def check_client(client: Any) -> None:
         raise ValueError(f"the client is not connected to a cluster: its status is {client.status!r}")
 
 
+def _follow(run: str, orders: bytes, payload: bytes | None) -> list[Reply | None] | None:
+    return follow(run, pickle.loads(orders), payload)
+
+
 class Crew:
     """The workers of one run. Each shard is on one worker, and moves to another one if that is gone.
 
@@ -59,10 +65,7 @@ class Crew:
         """Wait for the replies to orders, by shard; orders of workers that are gone are sent to others."""
         replies: dict[int, Reply] = {}
         while flight.orders:
-            again = self._wait(flight)
-            flight.losses += len(again) > 0
-            if flight.losses > _MOST_LOSSES:
-                raise WorkersLost(f"{flight.losses} workers were lost one after the other, at the same work")
+            again, known = self._wait(flight), len(replies)
             for future, found in self._results(flight, again).items():
                 orders = flight.orders.pop(future)
                 if found is None:
@@ -75,7 +78,9 @@ class Crew:
                         again.append(order)
                     else:
                         replies[order.shard] = reply
-                        flight.losses = 0
+            flight.losses = 0 if len(replies) > known else flight.losses + bool(again)
+            if flight.losses > _MOST_LOSSES:
+                raise WorkersLost(f"workers were lost {flight.losses} times, one after the other, at the same work")
             self._send(again, flight)
         return replies
 
@@ -129,15 +134,18 @@ class Crew:
         for place, of_place in by_place.items():
             payload = None if place in self._prepared else self._payload
             self._prepared.add(place)
-            future = self._client.submit(
-                follow,
-                self._run,
-                of_place,
-                payload,
-                workers=[place],
-                key=f"pytensor_cl_chains-{uuid.uuid4().hex}",
-                pure=False,
-            )
+            with warnings.catch_warnings():
+                # States and models are large, and have to go to the worker anyway.
+                warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+                future = self._client.submit(
+                    _follow,
+                    self._run,
+                    pickle.dumps(of_place),  # Dask would look for tasks in lists of lists
+                    payload,
+                    workers=[place],
+                    key=f"pytensor_cl_chains-{uuid.uuid4().hex}",
+                    pure=False,
+                )
             flight.orders[future], flight.places[future] = of_place, place
 
     def _find_places(self, shards: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ def client():
     env = {"PYTENSOR_FLAGS": f"device=opencl:{DRIVERS[0]},opencl__select_backend=False"}
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, env=env, memory_limit=0
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", env=env, memory_limit=0
         ) as local,
         distributed.Client(local) as client,
     ):
@@ -95,6 +95,7 @@ def test_a_command_that_comes_twice_is_followed_once():
     model = schools()
     shapes = InitialPoints(model, None, True).shapes(1)
     payload = cluster.payload_of(model, shapes, False, 4, "FAST_COMPILE")
+    assert payload == cluster.payload_of(model, shapes, False, 4, "FAST_COMPILE")  # nothing is compiled twice
     state = {"generator": np.random.default_rng(5).bit_generator.state}
     begin = ("set_positions", [np.linspace(-1, 1, 20).reshape(4, 5), np.ones(4, int)])
     moves = [("draw", [0.1, 3])] * 40  # more than there are random numbers in a block
@@ -129,7 +130,7 @@ def test_particles_on_one_worker(context):
     options = {**OPTIONS, "sampler": "smc", "shards": 8, "tune": 6, "draws": 4}
     expected = sample(schools(), devices=[context.name], **options)
     with distributed.Client(
-        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None, memory_limit=0
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", memory_limit=0
     ) as client:
         assert_same(sample(schools(), client=client, **options), expected)
 
