@@ -33,7 +33,7 @@ class Cluster:
     """Workers with one shard each, and what moves between them and the client."""
 
     workers: int
-    chains: int = 256  # of a worker
+    chains: int = 256  # on a worker
     parameters: int = 100
     milliseconds: float = 20.0  # for an iteration of a worker
     jitter: float = 0.05  # standard deviation of its logarithm
@@ -44,7 +44,7 @@ class Cluster:
     per_chain: float = 60e-6  # milliseconds of the client for a chain in the warm-up: medians and means
     per_shard: float = 0.01  # milliseconds of the client for the moments of a shard, and for each of their bytes
     per_byte: float = 0.16e-6
-    fan_in: int = 8  # of a tree of sums
+    fan_in: int = 8  # children of a sum in a tree of sums
 
     def moments(self) -> int:
         """Return the bytes of the moments of a shard."""

@@ -22,7 +22,7 @@ _OF_PARTS = ("medians", "squares", "moments", "usual_deviations", "regions")
 
 
 class Order(NamedTuple):
-    """What a shard is to do: commands, and then questions. Both are names with arguments."""
+    """Commands to a shard, and then questions. Both are names with arguments."""
 
     shard: int
     start: int  # number of commands of the run before these
@@ -39,10 +39,10 @@ class Order(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a shard returns."""
+    """The results of an order."""
 
     state: dict[str, Any] | None  # before the commands, if it is wanted
-    results: list[Any]  # of each command
+    results: list[Any]  # one for each command
     answers: list[Any]
 
 
