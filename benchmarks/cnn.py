@@ -76,7 +76,7 @@ class Network(NamedTuple):
 
 
 class Functions(NamedTuple):
-    """What a framework has for the layers."""
+    """The functions of a framework for the layers."""
 
     conv: Callable[[Any, Any, bool], Any]
     relu: Callable[[Any], Any]
@@ -135,8 +135,8 @@ def scores_of(network: Network, f: Functions, x: Any, parameters: list[Any]) -> 
 # --- the processes that compute ---
 
 
-def opencl_step(network: Network) -> Any:
-    """Return a compiled training step of this package."""
+def opencl_step(network: Network, mode: str = "OPENCL") -> Any:
+    """Return a training step that PyTensor compiled, by default with this package."""
     import pytensor
     import pytensor.tensor as pt
 
@@ -146,7 +146,7 @@ def opencl_step(network: Network) -> Any:
     functions = Functions(
         lambda v, w, padded: nn.conv2d(v, w, border_mode="half" if padded else "valid", filter_flip=False),
         lambda v: pt.maximum(v, 0),
-        lambda v: nn.max_pool(v, 2),
+        lambda v: nn.pool_2d(v, 2),
         lambda v: v.flatten(2),
         lambda v: v.mean(axis=(2, 3)),
     )
@@ -158,7 +158,7 @@ def opencl_step(network: Network) -> Any:
         velocity = pytensor.shared(np.zeros_like(parameter.get_value()))
         change = np.float32(MOMENTUM) * velocity - np.float32(RATE) * gradient
         updates += [(velocity, change), (parameter, parameter + change)]
-    return pytensor.function([x, labels], loss, updates=updates, mode="OPENCL")
+    return pytensor.function([x, labels], loss, updates=updates, mode=mode)
 
 
 def _opencl(network: Network, batch: int) -> Callable[[], float]:

@@ -1,7 +1,7 @@
 """Seconds from a built model to its first value and gradient, in fresh processes, with empty and with filled caches.
 
 usage: python benchmarks/first_calls.py [--driver pocl] [--rounds 1] [--backends numba jax auto forced]
-       [--workloads schools slopes scalars gp ar step sampler]
+       [--workloads schools slopes scalars gp ar step cnn sampler]
 
 `auto` and `forced` are mode OPENCL with `opencl__placement` auto and device. Each pair of a workload and a backend has
 cache folders of its own, which are empty in the first process and as it left them in the second one. Importing PyTensor
@@ -132,6 +132,14 @@ def _step(mode: str) -> Callable[[], Any]:
     return lambda: np.asarray(pytensor.function([x, labels], loss, updates=updates, mode=mode)(images, digits))
 
 
+def _cnn(mode: str) -> Callable[[], Any]:
+    """Return what prepares and takes a training step of a convolutional network with images of 28 x 28 pixels."""
+    from cnn import NETWORKS, opencl_step
+
+    network = NETWORKS["mnist"]
+    return lambda: np.asarray(opencl_step(network, mode)(*network.data(64)))
+
+
 def _sampler(mode: str) -> Callable[[], Any]:
     """Return what draws from the posterior of the eight schools with 64 chains, 10 + 5 iterations."""
     import pytensor_cl.pymc
@@ -148,6 +156,7 @@ WORKLOADS: dict[str, Callable[[str], Callable[[], Any]]] = {
     "gp": _gradient_of(_gp),
     "ar": _gradient_of(_ar),
     "step": _step,
+    "cnn": _cnn,
     "sampler": _sampler,
 }
 
@@ -173,7 +182,7 @@ def _run_child(workload: str, backend: str) -> None:
 def _seconds(workload: str, backend: str, folder: Path, driver: str) -> float:
     """Return the time in a process of its own."""
     flags = [f"base_compiledir={folder / 'pytensor'}"]
-    if workload == "step":
+    if workload in ("step", "cnn"):
         flags.append("floatX=float32")
     if backend in ("auto", "forced"):
         flags += [f"device=opencl:{driver}", f"opencl__placement={'device' if backend == 'forced' else 'auto'}"]
@@ -209,7 +218,10 @@ def main() -> None:
     for workload in options.workloads:
         print(f"{workload:10}", end="", flush=True)
         for backend in options.backends:
-            is_left_out = workload == "sampler" and backend in ("numba", "jax")
+            is_left_out = (workload == "sampler" and backend in ("numba", "jax")) or (workload, backend) == (
+                "cnn",
+                "jax",
+            )
             print(f" {'' if is_left_out else _pair(workload, backend, options):>14}", end="", flush=True)
         print(flush=True)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.pool import MaxPool, MaxPoolScatter, SumPool, SumPoolGrad, Window
+from pytensor_cl.routines.pool import Bin, MaxPool, MaxPoolScatter, SumPool, SumPoolGrad, Window
 from pytensor_cl.runtime.context import Context, open_context
 
 SHAPE = (16, 64, 112, 112)
@@ -29,21 +29,28 @@ class Case(NamedTuple):
 
 
 def cases(context: Context) -> Iterator[Case]:
-    """Yield a copy, then pooling by 2 x 2 and by 3 x 3."""
+    """Yield a copy, then pooling by 2 x 2 and by 3 x 3, dilated, and to 7 x 7 and 1 x 1 bins."""
     x = context.from_host(np.random.default_rng(0).normal(size=SHAPE).astype("float32"))
     copy = Copy(context, "float32", 4)
     yield Case("copy", lambda: copy(x), 2 * x.nbytes)
-    for extent in (2, 3):
-        windows = [Window(extent, 2, 0, 0)] * 2
+    shapes = {
+        "2": Window(2, 2, 0, 0),
+        "3": Window(3, 2, 0, 0),
+        "dilated": Window(3, 2, 0, 0, 2),
+        "bins": Bin(7),
+        "all": Bin(1),
+    }
+    for name, window in shapes.items():
+        windows = [window] * 2
         largest, average, scatter, spread = (
             kind(context, "float32", windows) for kind in (MaxPool, SumPool, MaxPoolScatter, SumPoolGrad)
         )
         (y,) = largest(x)
         both = x.nbytes + y.nbytes
-        yield Case(f"max {extent}", lambda f=largest: f(x), both)
-        yield Case(f"average {extent}", lambda f=average: f(x), both)
-        yield Case(f"max {extent}, gradient", lambda f=scatter, dy=y: f(x, dy), both + x.nbytes)
-        yield Case(f"average {extent}, gradient", lambda f=spread, dy=y: f(dy, SHAPE[2:]), both)
+        yield Case(f"max {name}", lambda f=largest: f(x), both)
+        yield Case(f"average {name}", lambda f=average: f(x), both)
+        yield Case(f"max {name}, gradient", lambda f=scatter, dy=y: f(x, dy), both + x.nbytes)
+        yield Case(f"average {name}, gradient", lambda f=spread, dy=y: f(dy, SHAPE[2:]), both)
 
 
 def measure(context: Context, rounds: int) -> None:
@@ -59,7 +66,7 @@ def measure(context: Context, rounds: int) -> None:
     copied = found[0].moved / best["copy"]
     for case in found:
         rate = case.moved / best[case.name]
-        print(f"{case.name:<20} {best[case.name] * 1e3:8.2f} ms {rate / 1e9:7.1f} GB/s {rate / copied:6.0%}")
+        print(f"{case.name:<26} {best[case.name] * 1e3:8.2f} ms {rate / 1e9:7.1f} GB/s {rate / copied:6.0%}")
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def flops(layer: str, size: Size, case: str) -> float:
 # Each of these returns a call of each case, in the process of the peer
 
 
-def device_calls(layer: str, size: Size, device: str) -> list[Call]:
+def device_calls(layer: str, size: Size) -> list[Call]:
     """Return calls of functions that run on the device."""
     import pytensor
     import pytensor.tensor as pt
@@ -102,7 +102,8 @@ def jax_calls(layer: str, size: Size) -> list[Call]:
 
     values = [jnp.asarray(v) for v in arrays(layer, size)]
     gradient = jax.grad(lambda *inputs: (outputs(*inputs) ** 2).sum(), tuple(range(5)))
-    return [lambda f=jax.jit(f): jax.block_until_ready(f(*values)) for f in (outputs, gradient)]
+    compiled = [jax.jit(f) for f in (outputs, gradient)]
+    return [lambda f=f: jax.block_until_ready(f(*values)) for f in compiled]
 
 
 def torch_calls(layer: str, size: Size) -> list[Call]:
@@ -110,7 +111,7 @@ def torch_calls(layer: str, size: Size) -> list[Call]:
     import torch
 
     torch.set_num_threads(2)
-    t, n, i, h = size
+    i, h = size[2:]
     module = getattr(torch.nn, {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}[layer])(i, h)
     x, *parameters = (torch.tensor(v) for v in arrays(layer, size))
     with torch.no_grad():
@@ -154,38 +155,40 @@ def peer_times(peer: str, python: str, options: argparse.Namespace, size: str) -
     return found
 
 
-def gflops(device: str) -> float:
-    """Return the rate of one large product on the device."""
+def large_product() -> Call:
+    """Return a call of a large product on the device."""
     import pytensor
     import pytensor.tensor as pt
     from pytensor.configdefaults import config
 
     a = pytensor.shared(np.ones((1024, 1024), "float32"))
     with config.change_flags(opencl__placement="device"):
-        f = pytensor.function([], pt.dot(a, a).sum(), mode="OPENCL")
-    return 2 * 1024**3 / min(min(times) for times in measured([f], 10)) / 1e9
+        f: Call = pytensor.function([], pt.dot(a, a).sum(), mode="OPENCL")
+    return f
 
 
-def report(options: argparse.Namespace, size: str, rate: float) -> str:
+def report(options: argparse.Namespace, size: str, product: Call) -> str:
     """Return the lines of a size."""
     numbers = tuple(map(int, size.split(",")))
-    calls = device_calls(options.layer, numbers, options.device)  # type: ignore[arg-type]
+    calls = device_calls(options.layer, numbers)  # type: ignore[arg-type]
     peers = {p: python for p in PEER_NAMES if (python := getattr(options, f"{p}_python"))}
     times: dict[str, list[list[float]]] = {p: [[], []] for p in ("device", *peers)}
+    products: list[float] = []
     for _ in range(options.turns):
         turn = {p: peer_times(p, python, options, size) for p, python in peers.items()}
         turn["device"] = measured(calls, options.rounds)
+        products += measured([product], options.rounds)[0]
         for name, found in turn.items():
             for own, new in zip(times[name], found, strict=True):
                 own += new
-    lines = []
+    lines, rate = [], 2 * 1024**3 / min(products) / 1e9
     for k, case in enumerate(CASES):
         bound = flops(options.layer, numbers, case) / rate / 1e6  # type: ignore[arg-type]
         figures = " | ".join(
             f"{1e3 * min(times[p][k]):.2f} ({1e3 * median(times[p][k]):.2f})" if p in times else "-"
             for p in ("device", *PEER_NAMES)
         )
-        lines.append(f"| {options.layer} {size}, {case} | {bound:.2f} | {figures} |")
+        lines.append(f"| {options.layer} {size}, {case} | {bound:.2f} ({rate:.0f} GFLOP/s) | {figures} |")
     return "\n".join(lines)
 
 
@@ -204,16 +207,21 @@ def main() -> None:
     sizes = options.size or SIZES
     if options.child:
         numbers = tuple(map(int, sizes[0].split(",")))
-        print(json.dumps(measured({"jax": jax_calls, "torch": torch_calls}[options.child](options.layer, numbers), options.rounds)))
+        print(
+            json.dumps(
+                measured(
+                    {"jax": jax_calls, "torch": torch_calls}[options.child](options.layer, numbers), options.rounds
+                )
+            )
+        )
         return
     import pytensor_cl
 
     pytensor_cl.use(options.device)
-    rate = gflops(options.device)
-    print(f"{rate:.0f} GFLOP/s; ms, fastest (median)")
-    print("| | bound | device | JAX | PyTorch |\n|---|---|---|---|---|")
+    product = large_product()
+    print("| ms, fastest (median) | bound | device | JAX | PyTorch |\n|---|---|---|---|---|")
     for size in sizes:
-        print(report(options, size, rate), flush=True)
+        print(report(options, size, product), flush=True)
 
 
 if __name__ == "__main__":

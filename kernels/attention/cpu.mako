@@ -1,8 +1,8 @@
 ## Attention and its gradients, schedule cpu.
 ##
-## Algorithm   A work-item computes tiles of its result: `own` queries, or own keys for their gradients, are the lanes of
-##             all vectors. Blocks of the other axis stream by. Scores of a block are a panel (other, own), computed by
-##             the micro-kernels of matrix products from the other operand in place and the own one, packed once. The
+## Algorithm   A work-item computes tiles of its result: `own` queries, or own keys for their gradients, are the lanes
+##             of all vectors. Blocks of the other axis stream by. Scores of a block are a panel (other, own), computed
+##             by the micro-kernels of matrix products from the other operand in place and the own one, packed once. The
 ##             softmax of a lane needs nothing of another lane. The panel then is an operand of the products that add
 ##             to the result.
 ##     forward         own queries: running maximum, sum and result, rescaled when the maximum grows.
@@ -31,6 +31,13 @@
     big = f"({V})(-INFINITY)"
     columns = range(vectors)
 %>
+// exp(x); zero where that is next to no normal number, or none: processors take long for those.
+static inline ${V} ${name}_exp(const ${V} x)
+{
+    const ${V} least = ${-87 if ctype == "float" else -708};
+    return x < least ? (${V})0 : ${exp}(x < least ? least : x);
+}
+
 ## Calls the micro-kernel of as many vectors as the tile has, for all rows of a product.
 ##     a, row, col: the operand that is read in place, of `rows` rows; b: a panel; depth: terms of a sum.
 static NOINLINE ${full_width} void ${name}_multiply(
@@ -76,42 +83,55 @@ static NOINLINE ${full_width} void ${name}_store(
 }
 % if mask_type:
 
-<%def name="masked_value(value, mask)" buffered="True" filter="trim">
-% if mask_type == "uchar":
-${mask} ? ${value} : -INFINITY
-% else:
-${mask} == -INFINITY ? -INFINITY : ${value} + ${mask}
+<%
+    is_bool = mask_type == "uchar"
+    M = I if is_bool else f"{mask_type}{lanes}"  # bytes are widened one by one, which takes less than vectors of bytes
+    elements = ", ".join(f"at[places.s{l:x}]" for l in range(lanes))
+    whole = f"*(__global const {name}_mask_vec *)at"
+    loads = (
+        ("lane == 0", f"({M})(*at)"),
+        (f"lane == 1 && last == {lanes - 1}", f"{name}_widened({whole})" if is_bool else whole),
+    )
+%>
+% if is_bool:
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_convertvector)
+#define ${name}_widened(m) __builtin_convertvector(m, ${I})  // PoCL's conversion calls a function for each lane
+#endif
+#endif
+#ifndef ${name}_widened
+#define ${name}_widened(m) convert_${I}(m)
+#endif
 % endif
+typedef ${mask_type}${lanes} ${name}_mask_vec __attribute__((aligned(${1 if is_bool else itemsize})));
+<%def name="mask_rows(load)">
+            for (long r = 0; r < rows; r++) {
+                __global const ${mask_type} *const at = mask + r * row + j * lane;
+                __global ${vec} *const score = (__global ${vec} *)(panel + r * width + j);
+                const ${M} m = ${load};
+                % if is_bool:
+                *score = m != 0 ? *score : ${big};
+                % else:
+                *score = m == ${big} ? ${big} : *score + m;
+                % endif
+            }
 </%def>
 // Applies a mask to a panel of `rows` rows and `height` lanes; `row` and `lane` are the mask's strides.
 static NOINLINE ${full_width} void ${name}_mask(
-    __global ${ctype} *panel, long width, long rows, long height, __global const ${mask_type} *mask, long row, long lane)
+    __global ${ctype} *panel, long width, long rows, long height,
+    __global const ${mask_type} *mask, long row, long lane)
 {
-    if (lane == 0) {
-        for (long r = 0; r < rows; r++) {
-            const ${mask_type} m = mask[r * row];
-            for (long l = 0; l < height; l++) {
-                const ${ctype} s = panel[r * width + l];
-                panel[r * width + l] = ${masked_value("s", "m")};
-            }
+    for (int j = 0; j < width; j += ${lanes}) {
+        const int last = min(${lanes}L, height - j) - 1;
+        const long${lanes} places = lane * (long${lanes})(${", ".join(f"min({l}, last)" for l in range(lanes))});
+        % for condition, load in loads:
+        ${"} else " if loop.index else ""}if (${condition}) {
+            ${mask_rows(load)}
+        % endfor
+        } else {
+            ${mask_rows(f"({M})({elements})")}
         }
-        return;
     }
-    if (lane == 1) {
-        for (long r = 0; r < rows; r++)
-            for (long l = 0; l < height; l++) {
-                const ${ctype} s = panel[r * width + l];
-                const ${mask_type} m = mask[r * row + l];
-                panel[r * width + l] = ${masked_value("s", "m")};
-            }
-        return;
-    }
-    for (long l = 0; l < height; l++)
-        for (long r = 0; r < rows; r++) {
-            const ${ctype} s = panel[r * width + l];
-            const ${mask_type} m = mask[r * row + l * lane];
-            panel[r * width + l] = ${masked_value("s", "m")};
-        }
 }
 % endif
 % if causal:
@@ -139,8 +159,7 @@ static NOINLINE ${full_width} void ${name}_triangle(__global ${ctype} *panel, lo
 // The softmax of a block: scores become parts of probabilities, without the factor of the sum.
 //     state: for each vector of lanes the maximum so far, the sum so far, and the factor of what was added before.
 static NOINLINE ${full_width} void ${name}_softmax(
-    __global ${ctype} *panel, long width, long rows, __global ${ctype} *state${
-    ", const attention_plan *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
+    __global ${ctype} *panel, long width, long rows, __global ${ctype} *state${dropout_parameters()})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         const ${V} before = *(__global ${vec} *)(state + j);
@@ -155,14 +174,14 @@ static NOINLINE ${full_width} void ${name}_softmax(
         % endif
         for (long r = 0; r < rows; r++) {
             __global ${vec} *const at = (__global ${vec} *)(panel + r * width + j);
-            ${V} part = ${exp}(*at - shift);
+            ${V} part = ${name}_exp(*at - shift);
             sum += part;
             % if dropout:
             part = ${is_kept("(uint)(key + r)")} ? part * (${ctype})p->kept : (${V})0;
             % endif
             *at = part;
         }
-        const ${V} factor = ${exp}(before - shift);
+        const ${V} factor = ${name}_exp(before - shift);
         *(__global ${vec} *)(state + j) = largest;
         *(__global ${vec} *)(state + ${nr} + j) = *(__global ${vec} *)(state + ${nr} + j) * factor + sum;
         *(__global ${vec} *)(state + ${2 * nr} + j) = factor;
@@ -198,8 +217,7 @@ static NOINLINE ${full_width} void ${name}_finish(
 //     sums, correction: of each lane (own queries), or of each row.
 static NOINLINE ${full_width} void ${name}_differentiate(
     __global ${ctype} *panel, __global ${ctype} *gradient, long width, long rows,
-    __global const ${ctype} *sums, __global const ${ctype} *correction${
-    ", const attention_plan *p, uint head, long query, long key, __global const long *seed" if dropout else ""})
+    __global const ${ctype} *sums, __global const ${ctype} *correction${dropout_parameters()})
 {
     for (int j = 0; j < width; j += ${lanes}) {
         % if owns_queries:
@@ -217,7 +235,7 @@ static NOINLINE ${full_width} void ${name}_differentiate(
             % if not owns_queries:
             const ${ctype} log_sum = sums[r], subtracted = correction[r];
             % endif
-            const ${V} score = *at, part = ${exp}(score - log_sum);
+            const ${V} score = *at, part = ${name}_exp(score - log_sum);
             ${V} g = *gradient_at, kept_part = part;
             % if dropout:
             % if not owns_queries:
@@ -250,6 +268,11 @@ convert_${I}(attention_hash_${U}((${U})low, (${U})${high}, (${U})(${key})) >= p-
 </%def>
 ## Where the matrices of a head begin; dimensions of a batch's operand: `h` is the head among queries, g that of keys.
 <%def name="start(x, head='h')" buffered="True" filter="trim">c.${x} + n * p.${x}.batch + ${head} * p.${x}.head</%def>
+<%def name="dropout_parameters()" buffered="True" filter="trim">
+% if dropout:
+, const attention_plan_${ctype} *p, uint head, long query, long key, __global const long *seed
+% endif
+</%def>
 <%def name="dropout_arguments(head, query, key)" buffered="True" filter="trim">
 % if dropout:
 , &p, (uint)(n * p.heads + ${head}), ${query}, ${key}, seed + c.seed
@@ -273,12 +296,13 @@ convert_${I}(attention_hash_${U}((${U})low, (${U})${high}, (${U})(${key})) >= p-
 </%def>
 
 ${full_width} __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${V})))
-void ${name}(attention_plan p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
+void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
              __global const ${ctype} *v, __global const ${mask_type or "uchar"} *mask, __global const long *seed,
              __global const ${ctype} *sums, __global const ${ctype} *correction, __global const ${ctype} *grad,
              __global ${ctype} *out, __global ${ctype} *out2, __global ${ctype} *out3, __global ${ctype} *workspace)
 {
-    const long size_e = (p.features + ${mr - 1}) / ${mr} * ${mr * nr}, size_v = (p.values + ${mr - 1}) / ${mr} * ${mr * nr};
+    const long size_e = (p.features + ${mr - 1}) / ${mr} * ${mr * nr};
+    const long size_v = (p.values + ${mr - 1}) / ${mr} * ${mr * nr};
     __global ${ctype} *panel = workspace + p.workspace_size * get_global_id(0);
     __global ${ctype} *const state = panel + ${(block + mr) * nr};
     % if is_forward:
@@ -309,7 +333,8 @@ void ${name}(attention_plan p, attention_call c, __global const ${ctype} *q, __g
         if (!keys)
             ${name}_clear(result, width * p.values);
         % else:
-        ${micro}_pack(grad + ${start("grad")} + i0 * p.grad.row, p.grad.row, p.grad.col, height, p.values, own_v, width);
+        ${micro}_pack(
+            grad + ${start("grad")} + i0 * p.grad.row, p.grad.row, p.grad.col, height, p.values, own_v, width);
         for (int j = 0; j < width; j++) {
             const long i = i0 + min((long)j, height - 1);
             state[j] = sums[${start("sums")} + i * p.sums.row];
@@ -331,7 +356,8 @@ void ${name}(attention_plan p, attention_call c, __global const ${ctype} *q, __g
             ${name}_multiply(v_head + j0 * p.v.row, p.v.row, p.v.col, rows, own_v, width, p.values, gradient, 0);
             ${name}_differentiate(panel, gradient, width, rows, state, state + ${nr}${
                 dropout_arguments("h", "i0", "j0")});
-            ${name}_multiply(k_head + j0 * p.k.row, p.k.col, p.k.row, p.features, gradient, width, rows, result, j0 > 0);
+            ${name}_multiply(
+                k_head + j0 * p.k.row, p.k.col, p.k.row, p.features, gradient, width, rows, result, j0 > 0);
             % endif
         }
         const long row = matrix * p.queries + i0;

@@ -3,8 +3,7 @@
 ##
 ## Algorithm   Words of 32 bits, mixed by the finaliser of MurmurHash3 (Appleby): batch index, head and query give two
 ##             words of a row, which are mixed with the key's index.
-<%page args="types"/>\
-% for type in types:
+<%page args="type"/>\
 static inline ${type} attention_mix_${type}(${type} word)
 {
     word = (word ^ (word >> 16)) * 0x85EBCA6Bu;
@@ -25,4 +24,3 @@ static inline ${type} attention_hash_${type}(${type} low, ${type} high, ${type} 
 {
     return attention_mix_${type}(attention_mix_${type}(key ^ low) ^ high);
 }
-% endfor

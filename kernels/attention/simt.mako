@@ -87,12 +87,12 @@
     own_at, other_at = f"own0 + ty + {i * side}", f"c0 + tx + {j * side}"
     query, key = (own_at, other_at) if owns_queries else (other_at, own_at)
 %>
-attention_factor((uint)(n * p.heads + h), (uint)(${query}), (uint)(${key}), seed + c.seed, p.threshold, p.kept)
+${name}_factor((uint)(n * p.heads + h), (uint)(${query}), (uint)(${key}), seed + c.seed, p.threshold, p.kept)
 </%def>
 <%def name="start(x, head='h')" buffered="True" filter="trim">c.${x} + n * p.${x}.batch + ${head} * p.${x}.head</%def>
 <%def name="head_of(x)" buffered="True" filter="trim">${"g" if x in ("k", "v") else "h"}</%def>
 % if dropout:
-static ${ctype} attention_factor(
+static ${ctype} ${name}_factor(
     uint head, uint query, uint key, __global const long *seed, uint threshold, ${ctype} kept)
 {
     uint low, high;
@@ -102,7 +102,7 @@ static ${ctype} attention_factor(
 % endif
 
 __kernel __attribute__((reqd_work_group_size(${side}, ${side}, 1)))
-void ${name}(attention_plan p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
+void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
              __global const ${ctype} *v, __global const ${mask_type or "uchar"} *mask, __global const long *seed,
              __global const ${ctype} *sums, __global const ${ctype} *correction, __global const ${ctype} *grad,
              __global ${ctype} *out, __global ${ctype} *out2)

@@ -18,10 +18,11 @@
     nr, vec, vector = lanes * vectors, f"conv_{ctype}{lanes}", f"{ctype}{lanes}"
     heights = [mr, mr // 2] if mr >= 8 else [mr]
     full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
-    parameters = f", long channel{epilogue.parameters(by_pointer=True)}" if statements else ""
+    function = f"static NOINLINE {full_width}"
+    parameters = f", long channel{epilogue.parameters(name, ctype, further, by_pointer=True)}" if statements else ""
     arguments = ", channel, f" + "".join(f", F{k + 1}" for k in range(len(further))) if statements else ""
 %>
-${transposed.products(vec, heights, nr, full_width)}
+${transposed.products(vec, heights, nr, function)}
 typedef struct {  // for each tap along a dimension
     long phase[${most}], shift[${most}];
 } ${name}_axis;
@@ -39,7 +40,7 @@ static ${name}_axis ${name}_axis_of(const conv_plan *p, int axis)
 }
 
 % if statements:
-${epilogue.declarations(lanes)}
+${epilogue.declarations(name, ctype, lanes, further, offsets, statements)}
 % endif
 // Elements (i + l) * stride + phase of one row of x, of one channel, from the `row_count` rows of D that meet it.
 static inline ${vector} ${name}_sum(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
@@ -59,20 +60,20 @@ static inline ${vector} ${name}_sum(const conv_plan *p, const ${name}_axis *a, _
 }
 
 // Store the first `count` lanes, `step` apart, from element `to` on.
-static void ${name}_store(${vector} sum, __global ${ctype} *X, long to, long step, long count${parameters})
+${function} void ${name}_store(${vector} sum, __global ${ctype} *X, long to, long step, long count${parameters})
 {
     % if statements:
     if (count >= ${lanes} && step == 1)
-        ${epilogue.apply("sum", "f->", "channel", "to", vec, vector)}
+        ${epilogue.apply(name, ctype, further, "sum", "f->", "channel", "to", vec, vector)}
     else
-        ${epilogue.apply_some("sum", "f->", "channel", lambda e: f"to + {e} * step",
+        ${epilogue.apply_some(name, ctype, further, "sum", "f->", "channel", lambda e: f"to + {e} * step",
                               f"min(count, {lanes}L)", vector, vector)}
     % endif
     ${vec}_store(sum, X + to, step, count);
 }
 
 // One row of x. With stride 2, both phases are stored together, as whole vectors.
-static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
+${function} void ${name}_row(const conv_plan *p, const ${name}_axis *a, __global const ${ctype} *D,
                                       const long *rows, int row_count, long d_row, __global ${ctype} *X,
                                       long start${parameters})
 {
@@ -103,7 +104,7 @@ static ${full_width} void ${name}_row(const conv_plan *p, const ${name}_axis *a,
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *Y, __global const ${ctype} *W, __global ${ctype} *X,
-             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
     const long taps = p.taps[0] * p.taps[1] * p.taps[2], pixels = p.out[0] * p.out[1] * p.out[2], d_row = p.nc;
     const long blocks = (p.c + p.mc - 1) / p.mc, total = p.groups * blocks * p.batch;
@@ -137,7 +138,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *Y, __global cons
                 for (long c = c_begin; c < c_end; c++)
                     ${name}_row(&p, &w_axis, D + (c - first_c) * taps * d_row, rows, row_count, d_row, X,
                                 start + c * p.x.c${
-                                f", g * p.c + c{epilogue.arguments()}" if statements else ""});
+                                f", g * p.c + c{epilogue.arguments(further)}" if statements else ""});
             }
     }
 }

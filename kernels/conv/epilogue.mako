@@ -3,10 +3,9 @@
 ## Algorithm   in the function's statements `i0` is the kernel's element, i1.. are elements of further arrays, o0 is the
 ##             result.
 ## Operands    a further array has one element for each channel (then `further` is True), or the layout of the output.
-## The defs use the arguments of the template that calls them: name, ctype, further, offsets
-## (the struct), statements. `f` is how the struct of
-## offsets is accessed: "f." or "f->".
-<%def name="declarations(lanes)">
+## The defs take the arguments of the template that calls them: name, ctype, lanes, further, offsets (the struct) and
+## statements. `f` is how the struct of offsets is accessed: "f." or "f->".
+<%def name="declarations(name, ctype, lanes, further, offsets, statements)">
 <% vector = f"{ctype}{lanes}" if lanes > 1 else ctype %>
 ${offsets.c_typedef(f"{name}_further", "offsets, and strides from channel to channel")}
 static inline ${vector} ${name}_final(${", ".join(f"const {vector} i{k}" for k in range(len(further) + 1))})
@@ -19,11 +18,11 @@ static inline ${vector} ${name}_final(${", ".join(f"const {vector} i{k}" for k i
 
 ## Parameters of kernels, and of the functions that they call (`by_pointer`); what these get from the
 ## kernels, and from one another (`is_pointer`).
-<%def name="parameters(by_pointer=False)" buffered="True" filter="trim">
+<%def name="parameters(name, ctype, further, by_pointer=False)" buffered="True" filter="trim">
 , const ${name}_further ${"*" if by_pointer else ""}f${
     "".join(f", __global const {ctype} *F{k + 1}" for k in range(len(further)))}
 </%def>
-<%def name="arguments(is_pointer=False)" buffered="True" filter="trim">
+<%def name="arguments(further, is_pointer=False)" buffered="True" filter="trim">
 , ${"" if is_pointer else "&"}f${"".join(f", F{k + 1}" for k in range(len(further)))}
 </%def>
 
@@ -34,7 +33,7 @@ static inline ${vector} ${name}_final(${", ".join(f"const {vector} i{k}" for k i
 
 ## Apply the function to one element, or to a vector of contiguous ones, of a channel; the first is element `at` of the
 ## output.
-<%def name="apply(value, f, channel, at, vector='', type='')">
+<%def name="apply(name, ctype, further, value, f, channel, at, vector='', type='')">
 <%
     operands = [
         of_channel(k, f, channel, type or ctype) if is_of_channel
@@ -46,7 +45,7 @@ ${value} = ${name}_final(${", ".join([value, *operands])});
 </%def>
 
 ## The same for `count` elements: element e of the vector is element at(e) of the output.
-<%def name="apply_some(value, f, channel, at, count, vector, type)">
+<%def name="apply_some(name, ctype, further, value, f, channel, at, count, vector, type)">
 <%
     operands = [
         of_channel(k, f, channel, type) if is_of_channel else f"some{k}" for k, is_of_channel in enumerate(further)

@@ -15,11 +15,12 @@
     nr, vec = lanes * vectors, f"conv_{ctype}{lanes}"
     heights = [mr, mr // 2] if mr >= 8 else [mr]
     full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
+    function = f"static NOINLINE {full_width}"
 %>
-<%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec"/>
-${transposed.products(vec, heights, nr, full_width)}
+<%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec, function=function"/>
+${transposed.products(vec, heights, nr, function)}
 // T[column, m - m0] = dy, for `count` columns, which are output pixels of all images, from n0 on.
-static ${full_width} void ${name}_transpose(const conv_plan *p, __global const ${ctype} *y, long n0, long count,
+${function} void ${name}_transpose(const conv_plan *p, __global const ${ctype} *y, long n0, long count,
                                             long m0, long m_end, __global ${ctype} *T, long t_row)
 {
     const long pixels = p->out[0] * p->out[1] * p->out[2];

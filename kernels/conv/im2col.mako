@@ -3,7 +3,7 @@
 ## Algorithm   Row k, a channel and a filter tap, has what it meets at each output pixel. Rows of output pixels are
 ##             copied in vectors; a vector that reaches beyond its row is overwritten by the next one.
 ## Operands    x with any strides; matrix: rows matrix_row apart, with room for a vector more.
-<%page args="name, ctype, lanes, vec"/>
+<%page args="name, ctype, lanes, vec, function"/>
 <% vector = f"{ctype}{lanes}" %>
 // One vector of columns, for `count` channels of one tap; lanes that are not `ok` are zero.
 static void ${name}_channels(const conv_plan *p, __global const ${ctype} *x, long at, long step, ${vec}_mask ok,
@@ -45,8 +45,8 @@ static void ${name}_channels(const conv_plan *p, __global const ${ctype} *x, lon
 }
 
 // Rows k0 <= k < k0 + depth of `count` columns from n0 on.
-static void ${name}_im2col(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0, long depth,
-                           __global ${ctype} *matrix, long matrix_row)
+${function} void ${name}_im2col(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0,
+                                long depth, __global ${ctype} *matrix, long matrix_row)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]}, taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
     const long tap_count = taps[0] * taps[1] * taps[2], stride = p->stride[2], step = stride * p->x.w;

@@ -16,16 +16,17 @@
     nr, vec = lanes * vectors, f"conv_{ctype}{lanes}"
     heights = [mr, mr // 2] if mr >= 8 else [mr]
     full_width = f"MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
+    function = f"static NOINLINE {full_width}"
 %>
 typedef ${vec} ${name}_vec;
-<%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec"/>
+<%include file="/conv/im2col.mako" args="name=name, ctype=ctype, lanes=lanes, vec=vec, function=function"/>
 % if statements:
-${epilogue.declarations(lanes)}
+${epilogue.declarations(name, ctype, lanes, further, offsets, statements)}
 % endif
-${stores.store(lanes, vectors, statements)}
-${stores.columns(lanes, vectors)}
+${stores.store(name, ctype, lanes, vectors, further, statements, function)}
+${stores.columns(name, lanes, vectors, function)}
 // One column of a tile: the lanes run along k, of which there are whole vectors.
-static ${full_width} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth,
+${function} void ${name}_dot(__global const ${ctype} *a, long row, __global const ${ctype} *b, long depth,
                                       ${ctype} *tile)
 {
     % for i in range(mr):
@@ -65,7 +66,7 @@ static void ${name}_tile(__global const ${ctype} *a, long row, __global const ${
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes}))) ${full_width}
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
     ${product.work_item_ranges(lanes)}
     const long matrix_row = p.nc + ${lanes};
@@ -100,7 +101,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                         ${name}_store(tile + (i0 - first_row) * ${nr}, column_offsets, is_contiguous, p.y.m,
                                       min((long)height, m_end - i0), width, k0 == k_begin, to
                                       % if statements:
-                                      , k0 + p.kc >= k_end, g * p.m + i0, to - Y${epilogue.arguments()}
+                                      , k0 + p.kc >= k_end, g * p.m + i0, to - Y${epilogue.arguments(further)}
                                       % endif
                                       );
                     }

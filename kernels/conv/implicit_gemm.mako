@@ -17,13 +17,14 @@
 <%namespace name="stores" file="/conv/store.mako"/>
 <%
     nr, vec = lanes * vectors, f"conv_{ctype}{lanes}"
+    function = f"static NOINLINE MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
 %>
 typedef ${ctype}${lanes} ${name}_vec __attribute__((aligned(${itemsize})));
 typedef ${ctype}4 ${name}_vec4 __attribute__((aligned(${itemsize})));
-${packing.pack("a", mr)}
+${packing.pack("a", mr, function)}
 // Pack `count` rows of w for k in [k0, k0 + depth), as panels that are `panel_stride` apart: in long runs of one stride
 // where there are such, else element by element.
-static void ${name}_pack_a_block(const conv_plan *p, __global const ${ctype} *w, long count, long k0, long depth,
+${function} void ${name}_pack_a_block(const conv_plan *p, __global const ${ctype} *w, long count, long k0, long depth,
                                  __global ${ctype} *packed, long panel_stride)
 {
     const long taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
@@ -51,14 +52,15 @@ static void ${name}_pack_a_block(const conv_plan *p, __global const ${ctype} *w,
         packed += panel_stride;
     }
 }
-<%include file="/conv/iterate_${gather}.mako" args="name=name, ctype=ctype, lanes=lanes, nr=nr, vec=vec"/>
-${packing.multiply(mr, lanes, vectors, range(vectors))}
-${packing.multiply(mr, lanes, vectors, range(1), "_narrow")}
+<%include file="/conv/iterate_${gather}.mako"
+          args="name=name, ctype=ctype, lanes=lanes, nr=nr, vec=vec, function=function"/>
+${packing.multiply(mr, lanes, vectors, range(vectors), function)}
+${packing.multiply(mr, lanes, vectors, range(1), function, "_narrow")}
 % if statements:
-${epilogue.declarations(lanes)}
+${epilogue.declarations(name, ctype, lanes, further, offsets, statements)}
 % endif
-${stores.store(lanes, vectors, statements)}
-${stores.columns(lanes, vectors)}
+${stores.store(name, ctype, lanes, vectors, further, statements, function)}
+${stores.columns(name, lanes, vectors, function)}
 ## A few channels at a time: their rows of x are read as far as all panels reach, before the next ones.
 <%def name="pack_b_block()">
             for (long i = 0; i < kc; i += p.k_step)
@@ -82,14 +84,14 @@ ${stores.columns(lanes, vectors)}
                         ${name}_store(tile, column_offsets, is_contiguous, p.y.m, min(${mr}L, mc - i0), width,
                                       k0 == k_begin, to
                                       % if statements:
-                                      , k0 + p.kc >= k_end, g * p.m + m0 + i0, to - Y${epilogue.arguments()}
+                                      , k0 + p.kc >= k_end, g * p.m + m0 + i0, to - Y${epilogue.arguments(further)}
                                       % endif
                                       );
 </%def>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(${ctype}${lanes})))
 MIN_VECTOR_WIDTH(${8 * itemsize * lanes})
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
     ${product.work_item_ranges(nr)}
     __global ${ctype} *const packed_a = workspace + p.workspace_size * ((z * ny + y) * nx + x);

@@ -3,7 +3,7 @@
 ##
 ## Algorithm   Four columns at a time; runs along k of one row of taps are copied in blocks of 4 x 4, transposed in
 ##             registers.
-<%page args="name, ctype, lanes, nr, vec"/>
+<%page args="name, ctype, lanes, nr, vec, function"/>
 <% F = range(4) %>
 // Pack four columns for k in [0, run): column f begins at at[f], its elements are `step` apart, and are inside of x in
 // first[f] <= k < last[f].
@@ -42,8 +42,8 @@ static void ${name}_pack_four(__global const ${ctype} *x, const long *at, const 
 }
 
 // Pack `count` columns from n0 on for k in [k0, k0 + depth).
-static void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0, long depth,
-                           __global ${ctype} *to)
+${function} void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0,
+                                long depth, __global ${ctype} *to)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]}, taps[3] = {p->taps[0], p->taps[1], p->taps[2]};
     const long dw = p->dilation[2], step = dw * p->x.w;

@@ -2,7 +2,7 @@
 ##
 ## Algorithm   a vector of columns is loaded for all channels of a filter tap; which lanes are inside of x depends on
 ##             the tap only. A vector of columns that covers several rows of x is made of one run for each row.
-<%page args="name, ctype, lanes, nr, vec"/>
+<%page args="name, ctype, lanes, nr, vec, function"/>
 // Lanes `from` <= l < `to` of one vector of columns, which are in one row of x that starts at (d0, h0, w0). Lanes
 // before
 // `from` keep their values, those from `to` on become zero.
@@ -35,8 +35,8 @@ static void ${name}_run(const conv_plan *p, __global const ${ctype} *x, long d0,
 }
 
 // Pack `count` columns from n0 on for k in [k0, k0 + depth).
-static void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0, long depth,
-                           __global ${ctype} *to)
+${function} void ${name}_pack_b(const conv_plan *p, __global const ${ctype} *x, long n0, long count, long k0,
+                                long depth, __global ${ctype} *to)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]};
     for (long j = 0; j < ${nr}; j += ${lanes}) {

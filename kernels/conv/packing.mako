@@ -3,9 +3,9 @@
 ## Panels of A have `mr` rows, those of B `nr` columns; element i of step k is packed[k * width + i].
 ## The defs use the arguments of the template that calls them.
 <%namespace name="pack_rows" file="/common/pack_rows.mako"/>
-<%def name="pack(which, width)">
+<%def name="pack(which, width, function)">
 // Copy `count` rows (of A; columns of B) of `depth` elements to panels; the last one is filled up with zeros.
-static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long along, long count, long depth,
+${function} void ${name}_pack_${which}(__global const ${ctype} *x, long across, long along, long count, long depth,
                                   __global ${ctype} *packed)
 {
     for (long left = count; left > 0; left -= ${width}) {
@@ -30,9 +30,9 @@ static void ${name}_pack_${which}(__global const ${ctype} *x, long across, long 
     }
 }
 </%def>
-<%def name="multiply(mr, lanes, vectors, J, suffix='')">
+<%def name="multiply(mr, lanes, vectors, J, function, suffix='')">
 // tile = (panel of A) @ (panel of B), for the vectors J of the panel of B.
-static MIN_VECTOR_WIDTH(${8 * itemsize * lanes}) void ${name}_multiply${suffix}(
+${function} void ${name}_multiply${suffix}(
     __global const ${ctype} *restrict a, __global const ${ctype} *restrict b, long depth, ${ctype} *restrict tile)
 {
     % for i in range(mr):

@@ -16,7 +16,7 @@
     tile, R = 4 * group, range(4)
 %>
 % if statements:
-${epilogue.declarations(1)}
+${epilogue.declarations(name, ctype, 1, further, offsets, statements)}
 % endif
 ## Where the columns of the tile are.
 <%def name="fill_column_table()">
@@ -58,7 +58,7 @@ ${epilogue.declarations(1)}
 </%def>
 __kernel __attribute__((reqd_work_group_size(${group}, ${group}, 1)))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
     __local ${ctype} tile_a[${step}][${tile + padding}], tile_b[${step}][${tile + padding}];
     __local long x_column[${tile}], y_column[${tile}], pixel_at[3][${tile}];
@@ -93,7 +93,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
         if (m0 + ${row} < p.m && n0 + ${column} < n) {
             const long at = (${row}) * p.y.m + y_column[${column}];
             % if statements:
-            ${epilogue.apply(f"c{i}_{j}", "f.", f"g * p.m + m0 + {row}", "(y - Y) + at")}
+            ${epilogue.apply(name, ctype, further, f"c{i}_{j}", "f.", f"g * p.m + m0 + {row}", "(y - Y) + at")}
             % endif
             y[at] = c${i}_${j};
         }

@@ -26,7 +26,7 @@
     lead = "" if volumes else "0, "
 %>
 % if statements:
-${epilogue.declarations(1)}
+${epilogue.declarations(name, ctype, 1, further, offsets, statements)}
 % endif
 ## An index and how it factors: `left` and the axes.
 <%def name="unravel(index, extents)">
@@ -104,7 +104,7 @@ ${epilogue.declarations(1)}
 // Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
 __kernel __attribute__((reqd_work_group_size(16, ${rows // 8}, 1)))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
-             __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+             __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
     __local ${ctype} tile_a[2][${step}][${rows + 4}] __attribute__((aligned(16)));
     __local ${ctype} tile_b[2][${step}][${columns + 4}] __attribute__((aligned(16)));
@@ -160,7 +160,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
                     const int at = row * (int)p.y.m + y_column[column];
                     % if statements:
                     ${wide} value = sum;
-                    ${epilogue.apply("value", "f.", "g * p.m + m0 + row", "(y - Y) + at")}
+                    ${epilogue.apply(name, ctype, further, "value", "f.", "g * p.m + m0 + row", "(y - Y) + at")}
                     y[at] = value;
                     % else:
                     y[at] = sum;

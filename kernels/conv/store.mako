@@ -2,17 +2,17 @@
 ##
 ## Operands    tile: rows of lanes * vectors elements. column_offsets: where the columns are in y; is_contiguous: for
 ##             each vector of columns, whether they are in order.
-## The defs use the arguments of the template that calls them: name, ctype, further, statements.
+## The defs take the arguments of the template that calls them; `function` begins a function.
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
-<%def name="store(lanes, vectors, statements)">
+<%def name="store(name, ctype, lanes, vectors, further, statements, function)">
 <%
     nr, J = lanes * vectors, range(vectors)
     vector = f"{ctype}{lanes}"
+    own = f", int is_last, long channel, long start{epilogue.parameters(name, ctype, further, by_pointer=True)}"
 %>
 // y = tile, or y += tile when it is not the first block along k; the epilogue is applied to the last one.
-static void ${name}_store(${ctype} *tile, const long *column_offsets, const int *is_contiguous, long row, long height,
-                          long width, int is_first, __global ${ctype} *o${
-    f", int is_last, long channel, long start{epilogue.parameters(by_pointer=True)}" if statements else ""})
+${function} void ${name}_store(${ctype} *tile, const long *column_offsets, const int *is_contiguous, long row,
+                               long height, long width, int is_first, __global ${ctype} *o${own if statements else ""})
 {
     for (long i = 0; i < height; i++) {
         % for j in J:
@@ -22,8 +22,8 @@ static void ${name}_store(${ctype} *tile, const long *column_offsets, const int 
             % if statements:
             v = is_first ? v : *to + v;
             if (is_last)
-                ${epilogue.apply("v", "f->", "channel + i", f"start + i * row + column_offsets[{j * lanes}]",
-                                 f"{name}_vec", vector)}
+                ${epilogue.apply(name, ctype, further, "v", "f->", "channel + i",
+                                 f"start + i * row + column_offsets[{j * lanes}]", f"{name}_vec", vector)}
             *to = v;
             % else:
             *to = is_first ? v : *to + v;
@@ -35,7 +35,7 @@ static void ${name}_store(${ctype} *tile, const long *column_offsets, const int 
                 tile[l] = is_first ? tile[l] : o[column_offsets[l]] + tile[l];
             if (is_last) {
                 ${vector} v = *(const ${name}_vec *)(tile + ${j * lanes});
-                ${epilogue.apply_some("v", "f->", "channel + i",
+                ${epilogue.apply_some(name, ctype, further, "v", "f->", "channel + i",
                                       lambda l: f"start + i * row + column_offsets[{j * lanes} + {l}]",
                                       f"stop - {j * lanes}", vector, vector)}
                 *(${name}_vec *)(tile + ${j * lanes}) = v;
@@ -54,9 +54,9 @@ static void ${name}_store(${ctype} *tile, const long *column_offsets, const int 
 }
 </%def>
 
-<%def name="columns(lanes, vectors)">
+<%def name="columns(name, lanes, vectors, function)">
 // Where columns n0.. of y are, and which vectors of them are contiguous.
-static void ${name}_columns(const conv_plan *p, long n0, long width, long *column_offsets, int *is_contiguous)
+${function} void ${name}_columns(const conv_plan *p, long n0, long width, long *column_offsets, int *is_contiguous)
 {
     const long out[3] = {p->out[0], p->out[1], p->out[2]};
     conv_index q = conv_unravel(n0, out);

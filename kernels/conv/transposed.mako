@@ -7,9 +7,9 @@
 ##             twice.
 ## The defs use the arguments of the template that calls them: name, ctype, lanes, micro, mr, vectors.
 <%namespace name="registers" file="/common/register_transpose.mako"/>
-<%def name="products(vec, heights, nr, full_width)">
+<%def name="products(vec, heights, nr, function)">
 // D = (A @ B).T, or D += it when it is not the first block along k.
-static ${full_width} void ${name}_products(__global const ${ctype} *a, long a_row, long a_col,
+${function} void ${name}_products(__global const ${ctype} *a, long a_row, long a_col,
                                            __global const ${ctype} *b, long b_row, long rows,
                                            long columns, long depth, __global ${ctype} *D, long d_row, int is_first)
 {

@@ -25,6 +25,7 @@
 <%
     vector, vec, size = f"{ctype}{lanes}", f"conv_{ctype}{lanes}", taps + count - 1
     attributes = f"__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint({ctype}{lanes})))"
+    function = f"static NOINLINE MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
     kernel = f"__kernel {attributes} MIN_VECTOR_WIDTH({8 * itemsize * lanes})"
 %>
 ${tiles.c_typedef(f"{name}_tiles")}
@@ -50,7 +51,7 @@ static void ${name}_load_taps(const conv_plan *p, __global const ${ctype} *w, lo
 }
 
 // U[point, c, feature] of one panel, of which there are `features`, and of `channels` channels from w on.
-static void ${name}_transform_filters(const conv_plan *p, __global const ${ctype} *w, long features, long channels,
+${function} void ${name}_transform_filters(const conv_plan *p, __global const ${ctype} *w, long features, long channels,
                                       __global ${ctype} *u, long u_point)
 {
     ${ctype} each[${taps * taps * lanes}][${lanes}] __attribute__((aligned(64)));
@@ -93,9 +94,9 @@ void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __global const $
 }
 
 <%include file="/conv/winograd_images.mako"
-          args="name=name, ctype=ctype, lanes=lanes, count=count, vec=vec, size=size, kernel=kernel,
+          args="name=name, ctype=ctype, lanes=lanes, count=count, vec=vec, size=size, kernel=kernel, function=function,
                 input_matrix=input_matrix, output_matrix=output_matrix, further=further, offsets=offsets,
                 statements=statements"/>
 <%include file="/conv/winograd_fused.mako"
           args="name=name, ctype=ctype, itemsize=itemsize, lanes=lanes, panel=panel, micro=micro, mr=mr, size=size,
-                kernel=kernel, further=further, offsets=offsets, statements=statements"/>
+                kernel=kernel, function=function, further=further, offsets=offsets, statements=statements"/>

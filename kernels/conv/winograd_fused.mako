@@ -2,18 +2,19 @@
 ##
 ## Algorithm   The filters of a block of channels are transformed (U) and multiplied at once, M += V @ U; after the last
 ##             block the sums are transformed back. U and M stay in the cache of the core that computes them.
-## Operands    W and Y with any strides; V[point, tile, channel] from <name>_inputs; structs: winograd_filters.mako.
+## Operands    W and Y with any strides; V[point, tile, channel] from <name>_inputs; structs: winograd_filters.mako;
+##             `kernel` and `function`: winograd_images.mako.
 ## Tiling      Blocks of t.depth channels; panels of `panel` features; micro-kernels of mr tiles x `panel` features.
 ## NDRange     dimension 0 is a partition of groups and panels of features, dimension 1 of the rows of tiles.
 ## Workspace   For each work-item U of a block of channels, then M, then the rows of one output transform.
-<%page args="name, ctype, itemsize, lanes, panel, micro, mr, size, kernel, further, offsets, statements"/>
+<%page args="name, ctype, itemsize, lanes, panel, micro, mr, size, kernel, function, further, offsets, statements"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%
     vectors, points = panel // lanes, size * size
     heights = [mr, mr // 2] if mr >= 8 else [mr]
 %>
 // M[point, tile, feature] = V @ U, or M += V @ U, for `count` tiles, `depth` channels and one panel of features.
-static void ${name}_multiply(const ${name}_tiles *t, __global const ${ctype} *v, __global const ${ctype} *u,
+${function} void ${name}_multiply(const ${name}_tiles *t, __global const ${ctype} *v, __global const ${ctype} *u,
                              __global ${ctype} *m, long count, long depth, int is_first)
 {
     for (int point = 0; point < ${points}; point++) {
@@ -36,7 +37,8 @@ static void ${name}_multiply(const ${name}_tiles *t, __global const ${ctype} *v,
 
 ${kernel}
 void ${name}_fused(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *W, __global const ${ctype} *V,
-                   __global ${ctype} *Y, __global ${ctype} *workspace${epilogue.parameters() if statements else ""})
+                   __global ${ctype} *Y, __global ${ctype} *workspace${
+                   epilogue.parameters(name, ctype, further) if statements else ""})
 {
     const long panels = t.m_group / ${panel}, total = p.groups * panels, rows_of_tiles = t.images * t.rows;
     const long first = partition_begin(rows_of_tiles, 1, get_global_id(1), get_global_size(1));
@@ -61,6 +63,6 @@ void ${name}_fused(conv_plan p, conv_call s, ${name}_tiles t, __global const ${c
             for (long at = 0; at < features; at += ${lanes})
                 ${name}_transform_output(&p, &t, m + (row - first) * t.cols * ${panel} + at, row / t.rows, row % t.rows,
                                          g, feature + at, min(${lanes}L, features - at), Y, s.y, rows${
-                                         epilogue.arguments() if statements else ""});
+                                         epilogue.arguments(further) if statements else ""});
     }
 }

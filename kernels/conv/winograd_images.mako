@@ -5,26 +5,28 @@
 ##             of y.
 ## Operands    x and y with any strides; V[point, tile, channel], M[point, tile, feature]; structs:
 ##             winograd_filters.mako. vec is the type of vectors at any address, size the pixels along a side of a tile
-##             of x, count those of y; `kernel` begins a kernel with its attributes.
+##             of x, count those of y; `kernel` and `function` begin a kernel and a function
+##             with their attributes.
 ## Tiling      a vector is `lanes` channels, or features, of one pixel.
 ## NDRange     a partition of rows of tiles and blocks of `lanes` channels or features.
 ## Workspace   For each work-item the rows that a row of tiles covers, as vectors of channels.
-<%page args="name, ctype, lanes, count, vec, size, kernel, input_matrix, output_matrix, further, offsets, statements"/>
+<%page args="name, ctype, lanes, count, vec, size, kernel, function, input_matrix, output_matrix, further, offsets,
+             statements"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="winograd" file="/conv/winograd_transforms.mako"/>
 <%namespace name="registers" file="/common/register_transpose.mako"/>
 <%
     vector = f"{ctype}{lanes}"
     # What an epilogue reads: parameters of kernels and functions, and what kernels and functions pass on.
-    kernel_further = epilogue.parameters() if statements else ""
-    function_further = epilogue.parameters(by_pointer=True) if statements else ""
-    further_arguments = epilogue.arguments() if statements else ""
-    same_further = epilogue.arguments(is_pointer=True) if statements else ""
+    kernel_further = epilogue.parameters(name, ctype, further) if statements else ""
+    function_further = epilogue.parameters(name, ctype, further, by_pointer=True) if statements else ""
+    further_arguments = epilogue.arguments(further) if statements else ""
+    same_further = epilogue.arguments(further, is_pointer=True) if statements else ""
 %>
 // Row h of image n, transposed to vectors of channels from `channel` on: the image is in low <= at < high, zeros are
 // around it.
-static void ${name}_load_row(const conv_plan *p, __global const ${ctype} *x, long n, long h, long channel, long low,
-                             long high, long width, __global ${vec} *row)
+${function} void ${name}_load_row(const conv_plan *p, __global const ${ctype} *x, long n, long h, long channel,
+                                  long low, long high, long width, __global ${vec} *row)
 {
     const long stop = h < 0 || h >= p->image[1] ? low : high, last_channel = p->groups * p->c - 1;
     ${vec} raw[${lanes}];
@@ -94,16 +96,16 @@ static void ${name}_transform_tiles(const ${name}_tiles *t, __global const ${cty
 }
 
 % if statements:
-${epilogue.declarations(lanes)}
+${epilogue.declarations(name, ctype, lanes, further, offsets, statements)}
 // The epilogue of up to ${lanes} pixels of a row, from element `start` of Y on, of `depth` features from `feature` on.
 static void ${name}_finish(const conv_plan *p, ${vec} *raw, long pixels, long depth, long feature,
                            long start${function_further})
 {
     for (long l = 0; l < depth; l++)
         if (pixels >= ${lanes} && p->y.w == 1)
-            ${epilogue.apply("raw[l]", "f->", "feature + l", "start + l * p->y.m", vec, vector)}
+            ${epilogue.apply(name, ctype, further, "raw[l]", "f->", "feature + l", "start + l * p->y.m", vec, vector)}
         else
-            ${epilogue.apply_some("raw[l]", "f->", "feature + l",
+            ${epilogue.apply_some(name, ctype, further, "raw[l]", "f->", "feature + l",
                                   lambda e: f"start + l * p->y.m + {e} * p->y.w", f"min({lanes}L, pixels)",
                                   vector, vector)}
 }
@@ -111,9 +113,9 @@ static void ${name}_finish(const conv_plan *p, ${vec} *raw, long pixels, long de
 % endif
 // Row i of the tiles of an image, and of y, for `depth` features of group g from number `feature` on. m points to
 // M[point, tile, feature] of the first tile.
-static void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t, __global const ${ctype} *m, long image,
-                                     long i, long g, long feature, long depth, __global ${ctype} *Y, long start,
-                                     __global ${vec} *rows${function_further})
+${function} void ${name}_transform_output(const conv_plan *p, const ${name}_tiles *t, __global const ${ctype} *m,
+                                          long image, long i, long g, long feature, long depth,
+                                          __global ${ctype} *Y, long start, __global ${vec} *rows${function_further})
 {
     const long row_length = t->width + ${lanes}, height = min(${count}L, p->out[1] - i * ${count});
     const long first = t->feature + feature;  // in the group

@@ -74,13 +74,14 @@ const ${index} f${d} = max((${index})0, -at${d}), l${d} = min((${index})${k}, g.
 ## Runs the body for each element of a window, or of `width` windows side by side: the element is `value`, at `where`.
 ## `in_pairs`: two elements of a row are loaded at once where they are aligned. If windows are two elements apart, that
 ## is so for neighbouring work-items alike.
-<%def name="visit(width=1, start='', finish='', in_pairs=False)">
+<%def name="visit(width=1, start='', finish='', in_pairs=False, begin='f2')">
 <% w = width if width > 1 else "" %>\
 for (${index} t0 = f0; t0 < l0; ++t0)
     for (${index} t1 = f1; t1 < l1; ++t1) {
-        const ${index} row = ((at0 + ${tap("t0", 0, spacing)}) * g.n[1] + at1 + ${tap("t1", 1, spacing)}) * g.n[2] + at2;
+        const ${index} row
+            = ((at0 + ${tap("t0", 0, spacing)}) * g.n[1] + at1 + ${tap("t1", 1, spacing)}) * g.n[2] + at2;
         ${start}
-        ${index} t2 = ${"0" if w else "f2"};
+        ${index} t2 = ${"0" if w else begin};
         % if in_pairs:
         if ((ulong)(x + row + t2) % ${2 * np.dtype(dtype).itemsize} == 0)
             for (; t2 + 1 < l2; t2 += 2) {
@@ -97,7 +98,8 @@ for (${index} t0 = f0; t0 < l0; ++t0)
         for (; t2 < ${name + "_taps" if w else "l2"}; ++t2) {
             const ${index} where = row + ${tap("t2", 2, spacing)};
             % if w:
-            const ${ctype(dtype)}${w} value = ${name}_load(x + row, t2, ${name}_taps, ${name}_step);
+            const ${ctype(dtype)}${w} value
+                = ${name}_load(x + row, ${tap("t2", 2, spacing)}, ${name}_taps, ${name}_step);
             % else:
             const ${ctype(dtype)} value = x[where];
             % endif
@@ -107,9 +109,39 @@ for (${index} t0 = f0; t0 < l0; ++t0)
     }
 </%def>
 
-## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`, which
-## is -1 if a dilated window has no element.
-<%def name="search(order, lowest, width=1, in_pairs=False)">
+## Joins the taps of a long row that come in eights to `part`; `begin` is the first that is left. For schedule cpu and
+## windows whose elements are neighbours.
+<%def name="eights(join)" buffered="True">
+<% T = ctype(dtype) %>
+${T} part = none;
+${index} begin = f2;
+if (l2 - f2 >= 16) {
+    ${T}8 eight = (${T}8)(none);
+    for (; begin + 8 <= l2; begin += 8) {
+        const ${T}8 value = *(__global const ${name}_8 *)(x + row + begin);
+        eight = ${join("eight", "value")};
+    }
+    ${T} lanes[8];
+    vstore8(eight, 0, lanes);
+    for (int k = 0; k < 8; ++k)
+        part = ${join("part", "lanes[k]")};
+}
+</%def>
+
+## Leaves out a long row without an element that is larger than those before.
+<%def name="skip_row(order)" buffered="True">
+${eights(order.greater)}
+if (l2 - f2 >= 16) {
+    for (; begin < l2; ++begin)
+        part = ${order.greater("part", "x[row + begin]")};
+    if (!${order.beats("part", "largest")})
+        continue;
+}
+</%def>
+
+## Finds the first largest element of a window, or of `width` of them: its value in `largest`, its place in `best`,
+## which is -1 if a dilated window has no element.
+<%def name="search(order, lowest, width=1, in_pairs=False, by_eights=False)">
 <%
 w, is_wide = (width, True) if width > 1 else ("", False)
 first = [tap(f"f{d}", d, spacing) for d in range(3)]
@@ -117,12 +149,16 @@ I = f"int{w}" if is_wide else index
 %>\
 ${ctype(dtype)}${w} largest = (${ctype(dtype)}${w})(${lowest});
 const ${I} lane = ${f"({I})({', '.join(map(str, range(width)))}) * (int)({name}_step)" if is_wide else "0"};
-${I} best = (${I})(((at0 + ${first[0]}) * g.n[1] + at1 + ${first[1]}) * g.n[2] + at2 + ${"0" if is_wide else first[2]}) + lane;
+${I} best = (${I})(
+    ((at0 + ${first[0]}) * g.n[1] + at1 + ${first[1]}) * g.n[2] + at2 + ${"0" if is_wide else first[2]}) + lane;
 % if spacing == "dilated":
-if (f0 >= l0 || f1 >= l1 || f2 >= l2)
+if (f0 >= l0 || f1 >= l1${"" if is_wide else " || f2 >= l2"})
     best = -1;
 % endif
-<%call expr="visit(width, in_pairs=in_pairs)">
+% if by_eights:
+const ${ctype(dtype)} none = largest;
+% endif
+<%call expr="visit(width, skip_row(order) if by_eights else '', in_pairs=in_pairs)">
             const ${f"{mask}{w}" if is_wide else "int"} wins = ${order.beats("value", "largest")};
             largest = wins ? value : largest;
             best = ${f"convert_int{w}(wins)" if is_wide else "wins"} ? (${I})(where) + lane : best;
@@ -130,13 +166,13 @@ if (f0 >= l0 || f1 >= l1 || f2 >= l2)
 </%def>
 
 ## Reduces a window, or `width` of them, to the element `result` of the output.
-<%def name="reduce(order, lowest, width=1, in_pairs=False)">
+<%def name="reduce(order, lowest, width=1, in_pairs=False, by_eights=False)">
 <% V = f"{ctype(dtype)}{width if width > 1 else ''}" %>\
 ${V} result = (${V})(${"0" if kind == "sum" else lowest});
 % if width > 1 and inner and inner[1] == 2:
 ${reduce_pairs(order, lowest, V)}
 % else:
-${reduce_taps(order, V, in_pairs)}
+${reduce_taps(order, V, in_pairs, by_eights)}
 % endif
 % if kind == "sum":
 const ${index} count2 = ${f"{name}_whole_count(&g)" if width > 1 else f"{name}_window_count(&g, 2, o2)"};
@@ -145,11 +181,14 @@ result *= 1 / (${ctype(dtype)})(${name}_window_count(&g, 0, o0) * ${name}_window
 </%def>
 
 ## Rows apart, which are then joined: sums of large windows stay accurate.
-<%def name="reduce_taps(order, V, in_pairs=False)">
+<%def name="reduce_taps(order, V, in_pairs=False, by_eights=False)">
 <% join = lambda a, b: order.greater(a, b) if kind == "max" else f"({a} + {b})" %>\
 const ${V} none = result;
-<% start, finish = f"{V} part = none;", f"result = {join('result', 'part')};" %>\
-<%call expr="visit(8 if V != ctype(dtype) else 1, start, finish, in_pairs)">
+<%
+start, finish = eights(join) if by_eights else f"{V} part = none;", f"result = {join('result', 'part')};"
+begin = "begin" if by_eights else "f2"
+%>\
+<%call expr="visit(8 if V != ctype(dtype) else 1, start, finish, in_pairs, begin)">
             part = ${join("part", "value")};
 </%call>
 </%def>

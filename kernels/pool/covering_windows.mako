@@ -34,7 +34,8 @@ for (${index} o0 = first0; o0 < last0; ++o0)
                 && (i2 + g.pad_lo[2] - o2 * g.step[2]) % g.dilation[2] == 0)  // one of its taps is here
             % endif
             sum += dy[o]
-                / (${ctype(other)})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_window_count(&g, 2, o2));
+                / (${ctype(other)})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1)
+                                    * ${name}_window_count(&g, 2, o2));
             % else:
             sum += argmax[o] == (i0 * g.n[1] + i1) * g.n[2] + i2 ? dy[o] : 0;
             % endif

@@ -3,7 +3,8 @@
 ##
 ## Algorithm   Each output is a reduction of its window of x; a window ends at the edge of x.
 ## Operands    x (planes, n[0], n[1], n[2]), C-contiguous; the output (planes, count[0], count[1], count[2]).
-## Tiling      Eight neighbouring windows without padding at a time; the others one by one.
+## Tiling      Eight neighbouring windows without padding at a time; the others one by one, eight elements of a row at a
+##             time if it is long.
 ## NDRange     a partition of the rows of the output.
 ## Invariants  The last eight windows may overlap those before.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
@@ -17,6 +18,14 @@
 <%
 is_max_gather, is_search = kind == "max_gather", kind in ("max_gather", "argmax")
 R = place if kind == "argmax" else ctype(other)
+by_eights = spacing != "dilated" and not inner  # rows of windows that may be long
+
+
+def chosen(best):
+    """What is stored for the place of the largest element."""
+    if not is_max_gather:
+        return best
+    return f"{best} < 0 ? 0 : v[{best}]" if spacing == "dilated" else f"v[{best}]"
 %>
 ${parts.header()}
 ${parts.load()}
@@ -40,7 +49,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
         ${parts.taps(0)}
         ${parts.taps(1)}
         for (long o = 0; o < g.count[2];) {
-            % if not spacing:
+            % if spacing != "bins":
             if (o >= g.inner_first && o < g.inner_last) {
                 const long o2 = min(o, g.inner_last - 8);  // may overlap those before
                 const long at2 = o2 * ${name}_step - g.pad_lo[2];
@@ -49,7 +58,7 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 int argmax[8];
                 vstore8(best, 0, argmax);
                 for (int k = 0; k < 8; ++k)
-                    y[o2 + k] = ${"v[argmax[k]]" if is_max_gather else "argmax[k]"};
+                    y[o2 + k] = ${chosen("argmax[k]")};
                 % else:
                 ${parts.reduce(order, lowest, 8)}
                 *(__global ${name}_8 *)(y + o2) = result;
@@ -61,10 +70,10 @@ void ${name}(__global const ${ctype(dtype)} *const x_base, const long x_at,
                 const long o2 = o++;
                 ${parts.taps(2)}
                 % if is_search:
-                ${parts.search(order, lowest)}
-                y[o2] = ${("best < 0 ? 0 : v[best]" if spacing == "dilated" else "v[best]") if is_max_gather else "best"};
+                ${parts.search(order, lowest, by_eights=by_eights)}
+                y[o2] = ${chosen("best")};
                 % else:
-                ${parts.reduce(order, lowest)}
+                ${parts.reduce(order, lowest, by_eights=by_eights)}
                 y[o2] = result;
                 % endif
             }

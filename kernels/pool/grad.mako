@@ -1,9 +1,11 @@
 ## Gradients of pooling, schedule cpu. Kinds: max_grad adds dy to the element at argmax (from cpu.mako);
 ## sum_grad adds to each element of a window its share of dy.
 ##
-## Algorithm   Each row of the gradient sums over the windows that cover it.
+## Algorithm   Each row of the gradient sums over the windows that cover it: eight windows side by side where there is
+##             an inner range, else window by window.
 ## Operands    Argmax and dy (planes, count[0], count[1], count[2]), dx (planes, n[0], n[1], n[2]), C-contiguous.
-## Tiling      Eight steps of the windows at a time where all windows are whole; the other elements one by one.
+## Tiling      Eight steps of the windows at a time where all windows are whole; the other elements of such a row one by
+##             one.
 ## NDRange     a partition of the rows of the gradient.
 <%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
@@ -39,6 +41,29 @@ static inline ${T}8 ${name}_eight(__global const ${T} *const dy, __global const 
     return skip ? (convert_${mask}8(lane >= (int8)(skip)) ? sum : (${T}8)(0)) : sum;
 }
 
+## Adds what each window of a row of windows gives to the row of the gradient.
+<%def name="add_windows()">
+% if is_max:
+for (long o2 = 0; o2 < g.count[2]; ++o2) {
+    const ${place} at = argmax[row + o2] - (${place})row_start;
+    if (at >= 0 && at < g.n[2])
+        dx[at] += dy[row + o2];
+}
+% else:
+% if spacing == "dilated":
+if ((i0 + g.pad_lo[0] - o0 * g.step[0]) % g.dilation[0] || (i1 + g.pad_lo[1] - o1 * g.step[1]) % g.dilation[1])
+    continue;  // none of its taps is in this row
+% endif
+const long rows = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1);
+for (long o2 = 0; o2 < g.count[2]; ++o2) {
+    ${parts.taps(2)}
+    const ${T} share = dy[row + o2] / (${T})(rows * ${name}_window_count(&g, 2, o2));
+    for (long t = f2; t < l2; ++t)
+        dx[at2 + ${parts.module.tap("t", 2, spacing)}] += share;
+}
+% endif
+</%def>
+
 <%def name="eight(phase)" filter="trim">
 ${name}_eight(dy + o, argmax + o, g, ${phase}, row_start + at + ${phase}, share, skip)
 </%def>
@@ -60,6 +85,17 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
         const long plane = task / (g.n[0] * g.n[1]);
         ${windows.cover(0)}
         ${windows.cover(1)}
+        if (${"1" if spacing else "g.inner_first == g.inner_last"}) {
+            for (long i = 0; i < g.n[2]; ++i)
+                dx[i] = 0;
+            for (long o0 = first0; o0 < last0; ++o0)
+                for (long o1 = first1; o1 < last1; ++o1) {
+                    const long row = ((plane * g.count[0] + o0) * g.count[1] + o1) * g.count[2];
+                    ${add_windows()}
+                }
+            continue;
+        }
+        % if not spacing:
         for (long i2 = 0; i2 < g.n[2]; ++i2) {
             if (i2 == g.inner_first)
                 i2 = g.inner_last;  // the rest
@@ -77,7 +113,8 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
                 % if is_max:
                 const ${T} share = 0;
                 % else:
-                const long count = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g);
+                const long count
+                    = ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g);
                 const ${T} share = 1 / (${T})count;
                 % endif
                 for (long i = g.inner_first; i < g.inner_last;) {
@@ -101,5 +138,6 @@ __global const ${T} *const dy_base, const long dy_at, __global ${T} *const dx_ba
                     i = at + 8 * ${name}_step;
                 }
             }
+        % endif
     }
 }

@@ -49,7 +49,8 @@ static void ${name}_push_row(${f"__global const {ctype(dtype)} *const x, " if is
             *(__global ${name}_int8 *)(place + o2) = best;
             *(__global ${name}_out8 *)(share + o2) = *(__global const ${name}_out8 *)(dy + o2);
             % else:
-            const ${T} weight = 1 / (${T})(${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g));
+            const ${T} weight = 1 / (${T})(
+                ${name}_window_count(&g, 0, o0) * ${name}_window_count(&g, 1, o1) * ${name}_whole_count(&g));
             *(__global ${name}_out8 *)(share + o2) = *(__global const ${name}_out8 *)(dy + o2) * weight;
             % endif
             o = o2 + 8;

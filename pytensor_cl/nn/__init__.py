@@ -41,6 +41,7 @@ from pytensor_cl.nn.losses import (
     huber,
     sigmoid_binary_crossentropy,
 )
+from pytensor_cl.nn.neighbours import images2neibs, neibs2images
 from pytensor_cl.nn.normalization import (
     batch_normalization,
     batch_normalization_test,
@@ -54,6 +55,7 @@ from pytensor_cl.nn.normalization import (
 from pytensor_cl.nn.pool_functions import adaptive_pool, global_pool, pool_1d, pool_2d, pool_3d
 from pytensor_cl.nn.recognise import recognise
 from pytensor_cl.nn.recurrent import bidirectional, gru, lstm, rnn
+from pytensor_cl.nn.resampling import resize
 
 __all__ = [
     "adaptive_pool",
@@ -81,6 +83,7 @@ __all__ = [
     "hard_sigmoid",
     "hardswish",
     "huber",
+    "images2neibs",
     "inference",
     "instance_norm",
     "layer_norm",
@@ -90,6 +93,7 @@ __all__ = [
     "log_softmax",
     "lstm",
     "multi_head_attention",
+    "neibs2images",
     "nll",
     "parameters",
     "pool_1d",
@@ -97,6 +101,7 @@ __all__ = [
     "pool_3d",
     "recognise",
     "relu",
+    "resize",
     "rms_norm",
     "rnn",
     "rotary",

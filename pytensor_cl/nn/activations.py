@@ -66,7 +66,13 @@ def _leaky_relu(x: Any, alpha: Any) -> Any:
 
 
 def leaky_relu(input: Any, negative_slope: Any = 0.01) -> Variable:
-    """Return ``relu(input, negative_slope)``."""
+    """Return ``relu(input, negative_slope)``.
+
+    Raises
+    ------
+    TypeError
+        `input` is no array of floats.
+    """
     return relu(input, negative_slope)
 
 
@@ -95,7 +101,13 @@ def _elu(x: Any, alpha: Any) -> Any:
 
 
 def selu(x: Any) -> Variable:
-    """Return 1.0507 elu(x, 1.6733), which normalises itself (Klambauer et al., 2017)."""
+    """Return 1.0507 elu(x, 1.6733), which normalises itself (Klambauer et al., 2017).
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     x = as_floats(x, "selu: x")
     return composed(_selu, x)
 
@@ -105,17 +117,35 @@ def _selu(x: Any) -> Any:
 
 
 def softplus(x: Any) -> Variable:
-    """Return log(1 + exp(x)), without a threshold above which it would be x."""
+    """Return log(1 + exp(x)), without a threshold above which it would be x.
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     return composed(pt.softplus, as_floats(x, "softplus: x"))
 
 
 def sigmoid(x: Any) -> Variable:
-    """Return 1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x)).
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     return composed(pt.sigmoid, as_floats(x, "sigmoid: x"))
 
 
 def hard_sigmoid(x: Any) -> Variable:
-    """Return 0.2 x + 0.5 within 0 and 1, as Theano and Keras 1; the slope of torch's ``hardsigmoid`` is 1/6."""
+    """Return 0.2 x + 0.5 within 0 and 1, as Theano and Keras 1; the slope of torch's ``hardsigmoid`` is 1/6.
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     return composed(_hard_sigmoid, as_floats(x, "hard_sigmoid: x"))
 
 
@@ -124,7 +154,13 @@ def _hard_sigmoid(x: Any) -> Any:
 
 
 def softsign(x: Any) -> Variable:
-    """Return x / (1 + abs(x))."""
+    """Return x / (1 + abs(x)).
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     return composed(_softsign, as_floats(x, "softsign: x"))
 
 
@@ -135,7 +171,13 @@ def _softsign(x: Any) -> Any:
 
 
 def silu(x: Any) -> Variable:
-    """Return x sigmoid(x), also known as swish (Elfwing et al., 2018)."""
+    """Return x sigmoid(x), also known as swish (Elfwing et al., 2018).
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     return composed(_silu, as_floats(x, "silu: x"))
 
 
@@ -144,7 +186,13 @@ def _silu(x: Any) -> Any:
 
 
 def hardswish(x: Any) -> Variable:
-    """Return x times (x + 3) / 6 within 0 and 1 (Howard et al., 2019)."""
+    """Return x times (x + 3) / 6 within 0 and 1 (Howard et al., 2019).
+
+    Raises
+    ------
+    TypeError
+        `x` is no array of floats.
+    """
     return composed(_hardswish, as_floats(x, "hardswish: x"))
 
 
@@ -217,7 +265,13 @@ def softmax(x: Any, axis: int = -1) -> Variable:
 
 
 def log_softmax(x: Any, axis: int = -1) -> Variable:
-    """Return the logarithm of ``softmax(x, axis)`` without computing the quotient; errors as there."""
+    """Return the logarithm of ``softmax(x, axis)`` without computing the quotient.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `softmax`.
+    """
     x = as_floats(x, "log_softmax: x")
     return _along(special.log_softmax, x, as_axis(axis, x.type.ndim, "log_softmax"))
 

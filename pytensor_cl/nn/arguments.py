@@ -85,10 +85,10 @@ def _shown(shape: Sequence[int | None]) -> str:
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
-def reduced(losses: Any, reduction: str) -> Any:
-    """Return losses, their sum or their mean; the mean of none is 0."""
+def reduced(losses: Any, reduction: str, size: Any) -> Any:
+    """Return losses, their sum or their mean, for the number of them; the mean of none is 0."""
     if reduction == "none":
         return losses
     if reduction == "sum":
         return losses.sum()
-    return losses.sum() / pt.cast(pt.maximum(losses.size, 1), losses.type.dtype)
+    return losses.sum() / pt.cast(pt.maximum(size, 1), losses.type.dtype)

@@ -72,7 +72,7 @@ def kept_factors(seed: Variable, scores: Variable, dropout: float, dtype: str) -
 
 
 class _Attention(Marker):
-    """What the forward and the backward marker share: properties, and the scores of the composition.
+    """Base class of the forward and the backward marker: it has the properties, and the scores of the composition.
 
     `causal`: None or how the masked triangle is aligned; `grouped`: whether queries may share keys; `mask`: None,
     "bool" or "float"; `scale`: a number, or None for the root of the features; `dropout`: the rate. The inputs begin
@@ -85,6 +85,11 @@ class _Attention(Marker):
     mask: str | None = None
     scale: float | None = None
     dropout: float = 0.0
+
+    def __str__(self) -> str:
+        defaults = type(self)
+        given = [f"{k}={v!r}" for k, v in self.properties.items() if v != getattr(defaults, k)]
+        return type(self).__name__ + (f"{{{', '.join(given)}}}" if given else "")
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -124,9 +129,9 @@ class _Attention(Marker):
         """
         if not self.grouped and rows.type.shape[-1]:
             return rows @ matrix
-        heads = matrix.shape[1] if self.grouped else rows.shape[1]
-        found = _batched(rows, heads) @ _batched(matrix, matrix.shape[1])
-        return found.reshape((*rows.shape[:-1], matrix.shape[-1]))
+        heads = _lengths(matrix if self.grouped else rows)[1]
+        found = _batched(rows, heads) @ _batched(matrix, _lengths(matrix)[1])
+        return found.reshape((*_lengths(rows)[:-1], _lengths(matrix)[-1]))
 
     def product_of_group(self, left: Variable, right: Variable, key: Variable) -> Variable:
         """Return ``left.T @ right`` over the queries of all heads that share a key.
@@ -136,9 +141,9 @@ class _Attention(Marker):
         """
         if not self.grouped and left.type.shape[-2]:
             return left.swapaxes(-1, -2) @ right
-        heads = key.shape[1] if self.grouped else left.shape[1]
+        heads = _lengths(key if self.grouped else left)[1]
         found = _batched(left, heads).swapaxes(-1, -2) @ _batched(right, heads)
-        return found.reshape((left.shape[0], heads, left.shape[-1], right.shape[-1]))
+        return found.reshape((_lengths(left)[0], heads, _lengths(left)[-1], _lengths(right)[-1]))
 
     def wide(self, *inputs: Variable) -> list[Variable]:
         """Return arrays in the dtype of sums."""
@@ -146,14 +151,19 @@ class _Attention(Marker):
         return [v.astype(dtype) for v in inputs]
 
 
-def _batched(x: Variable, heads: Variable) -> Variable:
+def _lengths(x: Variable) -> tuple[Any, ...]:
+    """Return the lengths of an array, as numbers where they are known."""
+    return tuple(x.shape[i] if n is None else n for i, n in enumerate(x.type.shape))
+
+
+def _batched(x: Variable, heads: Any) -> Variable:
     """Return an array (N, H, L, K) as matrices (N * heads, L * H / heads, K).
 
     PyTensor itself folds batch dimensions by a reshape to -1 rows, which fails for sums without a term.
     """
-    batch, count, length, depth = x.shape
-    rows = count // pt.maximum(heads, 1) * length
-    return x.reshape((batch * heads, rows, depth))
+    batch, count, length, depth = _lengths(x)
+    divisor = max(heads, 1) if isinstance(heads, int) else pt.maximum(heads, 1)
+    return x.reshape((batch * heads, count // divisor * length, depth))
 
 
 class Attention(_Attention):
@@ -386,11 +396,6 @@ def _repeated(x: Variable, axis: int, length: Any) -> Variable:
     return pt.broadcast_to(x, shape)
 
 
-def _lengths(x: Variable) -> tuple[Any, ...]:
-    """Return the lengths of an array, as numbers where they are known."""
-    return tuple(x.shape[i] if n is None else n for i, n in enumerate(x.type.shape))
-
-
 def _folded(x: Variable) -> Variable:
     """Return an array of four dimensions: more leading axes become one, missing ones have length one."""
     extra = x.type.ndim - _CORE_NDIM
@@ -580,11 +585,11 @@ def multi_head_attention(
     num_kv_heads
         Heads of keys and values, if queries share them; it divides `num_heads`.
     attn_mask
-        Broadcasts to (N, num_heads, L, S), as in `scaled_dot_product_attention`.
+        The mask of `scaled_dot_product_attention`; broadcasts to (N, num_heads, L, S).
     key_mask
         Bool, shape (N, S): True attends. torch's ``key_padding_mask`` is its negation.
     is_causal, dropout_p, rng
-        As in `scaled_dot_product_attention`.
+        The arguments of `scaled_dot_product_attention`.
 
     Returns
     -------

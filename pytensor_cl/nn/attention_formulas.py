@@ -29,7 +29,7 @@ _MAX_USE_RATIO = 10  # applications per node of the graph before PyTensor takes 
 
 
 class _Scores(NamedTuple):
-    """What the softmax is taken of: products of rows of two arrays, a factor, and a mask."""
+    """Argument of a softmax: products of rows of two arrays, a factor, and a mask."""
 
     query: Variable
     key: Variable
@@ -133,7 +133,7 @@ def _scores(variable: Variable, clients: Clients) -> _Scores | None:
         return None
     if chosen := _inputs(variable, pt.switch):
         return _chosen(chosen, clients)
-    terms = _inputs(variable, pt.add)
+    terms = _terms(variable, clients)
     found = [_scaled(v, clients) for v in terms]
     if not any(found):
         return _scaled(variable, clients)
@@ -142,6 +142,15 @@ def _scores(variable: Variable, clients: Clients) -> _Scores | None:
     if scores is None or not all(_is_mask(m, terms[at]) for m in masks):
         return None
     return scores._replace(mask=masks[0] if len(masks) == 1 else pt.add(*masks))
+
+
+def _terms(variable: Variable, clients: Clients) -> list[Variable]:
+    """Return the addends of a sum, also those of sums in it that nothing else reads."""
+    found = []
+    for term in _inputs(variable, pt.add):
+        inner = _terms(term, clients) if _is_single(term, clients) else []
+        found += inner or [term]
+    return found
 
 
 def _chosen(inputs: list[Variable], clients: Clients) -> _Scores | None:
@@ -154,10 +163,15 @@ def _chosen(inputs: list[Variable], clients: Clients) -> _Scores | None:
     if masked.count(True) != 1 or condition.type.dtype != "bool":
         return None
     kept = branches[masked.index(False)]
-    found = _scaled(kept, clients)
+    found = _scores(kept, clients)
     if found is None or not _broadcasts(condition, kept):
         return None
-    return found._replace(mask=~condition if masked[0] else condition)
+    mask = ~condition if masked[0] else condition
+    if found.mask is None:
+        return found._replace(mask=mask)
+    is_bool = found.mask.type.dtype == "bool"
+    both = mask & found.mask if is_bool else pt.switch(mask, found.mask, np.asarray(-np.inf, found.mask.type.dtype))
+    return found._replace(mask=both)
 
 
 def _is_mask(mask: Variable, scores: Variable) -> bool:
@@ -200,7 +214,7 @@ def _reduced(variable: Variable, kind: type, axis: int) -> Variable | None:
     added = tuple(i for i, d in enumerate(node.op.new_order) if d == "x")
     if not is_kind or reduced is None or added != (axis,):
         return None
-    axes = reduced.op.axis  # type: ignore[attr-defined]
+    axes = reduced.op.axis
     return reduced.inputs[0] if axes is not None and tuple(axes) == (axis,) else None
 
 

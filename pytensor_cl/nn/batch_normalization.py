@@ -6,17 +6,28 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply, Variable
+from pytensor.raise_op import CheckAndRaise
 
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.standardize import Normalization, differentiate, element_count, working_dtype
+
+_LENGTH_ONE = CheckAndRaise(
+    ValueError, "a parameter of batch normalisation must have length one along the normalised axes, or lack them"
+)
 
 
 def align(parameter: Variable, ndim: int, axes: Sequence[int]) -> Variable:
     """Return a parameter with `ndim` dimensions and length one along `axes`, which it may lack."""
     if parameter.type.ndim == ndim:
-        return pt.specify_broadcastable(parameter, *axes)
+        return pt.specify_broadcastable(_with_length_one(parameter, axes), *axes)
     kept = iter(range(parameter.type.ndim))
     return parameter.dimshuffle(["x" if a in axes else next(kept) for a in range(ndim)])
+
+
+def _with_length_one(parameter: Variable, axes: Sequence[int]) -> Variable:
+    """Return a parameter whose lengths along `axes` are checked in the call, if they are not known."""
+    unknown = [pt.eq(parameter.shape[a], 1) for a in axes if parameter.type.shape[a] is None]
+    return _LENGTH_ONE(parameter, *unknown) if unknown else parameter
 
 
 def compact(statistic: Variable, axes: Sequence[int]) -> Variable:
@@ -55,7 +66,10 @@ class RunningBatchNormalization(Normalization):
 
     def _moved(self, old: Variable, value: Variable, factor: Variable, is_defined: Variable) -> Variable:
         """Return old (1 - factor) + value factor where the value is defined, else old."""
-        value = value if old.type.ndim == value.type.ndim else compact(value, self.axes)
+        if old.type.ndim == value.type.ndim:
+            old = _with_length_one(old, self.axes)
+        else:
+            value = compact(value, self.axes)
         dtype = working_dtype(old.dtype)
         factor = pt.cast(factor, dtype)
         moved = pt.cast(old, dtype) * (1 - factor) + pt.cast(value, dtype) * factor
@@ -67,7 +81,7 @@ class RunningBatchNormalization(Normalization):
         return [[i >= 3 and o < 3 and row[o] for o in range(len(row))] for i, row in enumerate(pattern)]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
-        """That of the normalisation."""
+        """The gradient is that of the normalisation."""
         gradients = super().pullback(inputs[3:], outputs[:3], cotangents[:3])
         return [*(disconnected_type() for _ in range(3)), *gradients]
 
@@ -115,5 +129,5 @@ class GivenNormalization(Marker):
         return [pt.cast(result, self.dtype)]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
-        """That of the inner graph."""
+        """The gradient is that of the inner graph."""
         return differentiate(self, inputs, cotangents)

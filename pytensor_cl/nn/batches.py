@@ -5,11 +5,21 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 
 
 def shared_entry(value: Variable) -> Variable:
     """Return a length or parameter of which a batch has the same for all its entries, as lengths of batched arrays."""
-    return value.flatten()[0] if value.type.ndim else value
+    if not value.type.ndim:
+        return value
+    node = value.owner
+    if node is not None and isinstance(node.op, Subtensor) and node.inputs[0].owner is not None:
+        repeated = node.inputs[0].owner
+        indices: list[Any] = list(indices_from_subtensor(node.inputs[1:], node.op.idx_list))
+        if isinstance(repeated.op, Alloc) and indices[:-1] == [slice(None)] * value.type.ndim:
+            return repeated.inputs[0][indices[-1]]  # of a shape that is repeated for each entry, if there are any
+    return value.flatten()[0]
 
 
 def common_batch(arrays: Sequence[Variable], core_ndims: Sequence[int]) -> tuple[list[Variable], list[Any]]:

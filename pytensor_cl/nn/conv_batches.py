@@ -5,6 +5,7 @@ the batch becomes groups of its own.
 """
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytensor.tensor as pt
@@ -54,10 +55,9 @@ def _fold(x: Variable, axis: int, groups: Any) -> Variable:
     return x.reshape((*lengths[:axis], batch * lengths[axis], *lengths[axis + 1 :]))
 
 
-def _unfold(x: Variable, axis: int, groups: Any, batch: Any) -> Variable:
-    """Undo `_fold`."""
-    lengths = lengths_of(x, range(x.type.ndim))
-    members = lengths[axis] // batch
+def _unfold(x: Variable, axis: int, groups: Any, batch: Any, lengths: Sequence[Any]) -> Variable:
+    """Undo `_fold`; `lengths` are the result's without its batch."""
+    members = lengths[axis]
     x = x.reshape((*lengths[:axis], groups, batch, members // groups, *lengths[axis + 1 :]))
     x = pt.moveaxis(x, axis + 1, 0)
     return x.reshape((batch, *lengths[:axis], members, *lengths[axis + 1 :]))
@@ -65,20 +65,23 @@ def _unfold(x: Variable, axis: int, groups: Any, batch: Any) -> Variable:
 
 def _convolve(op: Any, arrays: Sequence[Variable], is_batched: Sequence[bool], batch: Any, others: Any) -> Variable:
     """Apply the Op to arrays that may have one batch axis in front."""
+    core = op.ndim + 2
+    shapes = [lengths_of(a, range(a.type.ndim))[-core:] for a in arrays]
+    (result,) = op.infer_shape(SimpleNamespace(inputs=[*arrays, *others]), shapes)
     kind, geometry = type(op), op.geometry([*arrays, *others])
     folds, lengths, groups = _FOLDS[kind], others[: op.first_parameter - 2], geometry.groups
     if all(is_batched):
-        *axes, result = folds.both
+        *axes, axis_of_result = folds.both
         folded = [_fold(a, axis, 1) for a, axis in zip(arrays, axes, strict=True)]
         y = kind.call(geometry._replace(groups=groups * batch), *folded, *lengths)
-        return _unfold(y, result, 1, batch)
+        return _unfold(y, axis_of_result, 1, batch, result)
     fold = folds.left if is_batched[0] else folds.right
     folded = [
         _fold(a, fold.axis, groups if fold.has_groups else 1) if b else a
         for a, b in zip(arrays, is_batched, strict=True)
     ]
     y = kind.call(geometry, *folded, *lengths)
-    return _unfold(y, fold.result, groups if fold.result_has_groups else 1, batch)
+    return _unfold(y, fold.result, groups if fold.result_has_groups else 1, batch, result)
 
 
 @_vectorize_node.register(Conv)

@@ -34,13 +34,15 @@ class Geometry(NamedTuple):
         return np.flip(w, tuple(range(2, w.ndim))) if self.flip else w
 
     def check_parameters(self) -> None:
-        """Refuse strides, dilation and padding that make no sense.
+        """Refuse parameters that make no sense.
 
         Raises `ValueError`: there are some.
         """
         for name, values in (("subsample", self.strides), ("filter_dilation", self.dilation)):
             if min(values) < 1:
                 raise ValueError(f"{name} of a convolution must be positive, not {values}")
+        if self.groups < 1:
+            raise ValueError("an empty batch of convolutions with filters of their own is not supported")
         if any(min(pad) < 0 for pad in self.padding if not isinstance(pad, str)):
             raise ValueError(f"border_mode of a convolution must not be negative, not {self.padding}")
 
@@ -103,6 +105,7 @@ def conv(x: np.ndarray, w: np.ndarray, g: Geometry) -> np.ndarray:
 
 def conv_grad_weight(x: np.ndarray, dy: np.ndarray, extents: Sequence[int], g: Geometry) -> np.ndarray:
     """Return the gradient for the kernels: x (N, C, ...) and dy (N, O, ...) to (O, C / groups, *extents)."""
+    g.check_parameters()
     if x.shape[1] % g.groups:
         raise ValueError(f"Shape mismatch: input of shape {x.shape}, {g.groups} group(s)")
     shape = (dy.shape[1], x.shape[1] // g.groups, *extents)

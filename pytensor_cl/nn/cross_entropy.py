@@ -12,7 +12,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.special import log_softmax, softmax
 
-from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, reduced, working
+from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, working
 from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
@@ -50,9 +50,9 @@ class CrossEntropy(Marker):
     axis
         Axis of the classes, not negative.
     by_label, by_target
-        Which of the losses there are.
+        Whether there is the loss of that kind.
     loss, gradient
-        Which outputs there are: the losses, in this order, and the gradient with respect to the logits.
+        Whether the outputs are the losses, in this order, and the gradient with respect to the logits.
     """
 
     __props__ = ("axis", "by_label", "by_target", "loss", "gradient")
@@ -239,11 +239,11 @@ def _labels(x: Any, target: Any, options: _Options) -> _Labels:
     counts = pt.neq(target, ignored)
     length = x.type.shape[axis]
     fits = pt.and_(pt.ge(target, 0), pt.lt(target, x.shape[axis] if length is None else length))
-    known = "C" if length is None else str(length)
+    last = "C - 1" if length is None else str(length - 1)
     check = LabelCheck(
         IndexError,
-        f"{options.name}: a label in target is not one of 0 to {known} - 1, where {known} is the length of input's "
-        f"axis {axis}, nor ignore_index={ignored}: check the number of classes and the first label",
+        f"{options.name}: target has a label outside of 0 to {last}, the classes along axis {axis} of input, that is "
+        f"not ignore_index={ignored}",
     )
     safe = check(pt.cast(pt.switch(counts, target, -1), "int32"), pt.all(pt.or_(fits, pt.invert(counts))))
     return _Labels(classes_along(x, axis), safe, counts)
@@ -259,13 +259,15 @@ def _class_weight(x: Any, options: _Options) -> Any:
         raise ValueError(
             f"{options.name}: weight has {weight.type.ndim} dimensions: it needs one number for each class"
         )
-    return cast(one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.type.dtype)
+    return cast(
+        one_shape(x, weight, [options.axis], [x.type.shape[options.axis]], options.name, "weight"), x.type.dtype
+    )
 
 
 def _total(losses: Any, weights: Any, reduction: str) -> Variable:
     """Return the losses, their sum, or their sum over that of the weights; 0 where the weights are 0."""
     if reduction != "mean":
-        return reduced(losses, reduction)
+        return losses if reduction == "none" else losses.sum()
     divisor = pt.cast(weights.sum(), losses.type.dtype)
     return losses.sum() / pt.switch(pt.eq(divisor, 0), 1, divisor)
 
@@ -430,8 +432,12 @@ def nll(
     """Return the negative log-likelihood of labels or probabilities, for logarithms of probabilities.
 
     ``nll(log_softmax(x, axis), target)`` is ``softmax_cross_entropy(x, target)``, which takes one kernel instead of
-    several. Parameters, result and errors are those of `softmax_cross_entropy`; `input` has logarithms of
-    probabilities.
+    several. Parameters and result are those of `softmax_cross_entropy`; `input` has logarithms of probabilities.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As `softmax_cross_entropy`.
 
     Examples
     --------

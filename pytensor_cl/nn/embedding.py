@@ -56,6 +56,22 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Variable:
     return result if x.type.ndim <= 2 else result.reshape((*x.shape[:-1], w.shape[0]), ndim=x.type.ndim)
 
 
+class _KeptRows(Marker):
+    """x where a condition holds, else 0; the gradient keeps the dtype of x, unlike that of `switch`."""
+
+    def build_inner_graph(self, x: Any, condition: Variable) -> list[Variable]:
+        """Return the definition in ordinary Ops."""
+        return [pt.switch(condition, x, pt.zeros((), dtype=x.type.dtype))]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Return that the condition has no gradient."""
+        return [[True], [False]]
+
+    def pullback(self, inputs: Sequence[Any], outputs: Sequence[Variable], output_grads: Sequence[Any]) -> list[Any]:
+        """Return the gradient where the condition holds."""
+        return [_KeptRows()(output_grads[0], inputs[1]), disconnected_type()]
+
+
 class Embedding(Marker):
     """Rows of a matrix at indices; the gradient leaves out the row number `padding`."""
 
@@ -71,10 +87,14 @@ class Embedding(Marker):
         return [[True], [False]]
 
     def pullback(self, inputs: Sequence[Any], outputs: Sequence[Variable], output_grads: Sequence[Any]) -> list[Any]:
-        """Return the scatter-add, whose row for padding is cleared."""
+        """Return the scatter-add of all rows but those of padding: clearing its row would copy the matrix."""
         weight, indices = inputs
-        slope = pt.zeros_like(weight)[indices].inc(output_grads[0])
-        return [slope[self.padding].set(0), disconnected_type()]
+        signed = pt.cast(indices, "int64")
+        count = weight.shape[0]
+        padding = self.padding + (count if self.padding < 0 else 0)
+        counts = pt.neq(pt.switch(signed < 0, signed + count, signed), padding)
+        slopes = _KeptRows()(output_grads[0], pt.expand_dims(counts, -1))
+        return [pt.zeros_like(weight)[indices].inc(slopes), disconnected_type()]
 
 
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Variable:

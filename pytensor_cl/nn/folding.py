@@ -28,16 +28,22 @@ def fold_normalization(outputs: Variable | Sequence[Variable], freeze: bool = Fa
     Normalisation before a convolution stays: padding is not normalised.
 
     `outputs`: a variable or a sequence of them. Returns the same kind: a variable or a list. The graph that is given
-    does not change; its inputs are those of the new graph.
+    does not change; its inputs are those of the new graph. If nothing is folded, they are the same variables.
     """
-    is_single = isinstance(outputs, Variable)
-    fgraph = FunctionGraph(outputs=[outputs] if is_single else list(outputs), copy_inputs=False)
-    for node in fgraph.toposort():
-        if isinstance(node.op, GivenNormalization):
-            new = _folded(fgraph, node, freeze)
-            if new is not None:
-                fgraph.replace(node.outputs[0], node.outputs[0].type.filter_variable(new), reason="fold_normalization")
-    return fgraph.outputs[0] if is_single else fgraph.outputs
+    given = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    fgraph = FunctionGraph(outputs=given, copy_inputs=False)
+    found = [_fold(fgraph, node, freeze) for node in fgraph.toposort() if isinstance(node.op, GivenNormalization)]
+    folded = fgraph.outputs if any(found) else given
+    return folded[0] if isinstance(outputs, Variable) else folded
+
+
+def _fold(fgraph: FunctionGraph, node: Apply, freeze: bool) -> bool:
+    """Replace a normalisation, if it can be folded; return whether it was."""
+    new, old = _folded(fgraph, node, freeze), node.outputs[0]
+    if new is None:
+        return False
+    fgraph.replace(old, old.type.filter_variable(new), reason="fold_normalization", import_missing=True)
+    return True
 
 
 def _folded(fgraph: FunctionGraph, node: Apply, freeze: bool) -> Variable | None:

@@ -20,11 +20,12 @@ from pytensor.tensor.random.type import RandomType
 
 from pytensor_cl._compat.inner_graphs import with_rewritten_graph
 from pytensor_cl.nn.dropout import DropoutMask
+from pytensor_cl.nn.folding import fold_normalization
 from pytensor_cl.nn.graphs import Outputs, as_outputs
 from pytensor_cl.nn.marker import Marker
 
 
-def inference(outputs: Outputs, *, freeze: bool = False) -> Any:
+def inference(outputs: Outputs, *, freeze: bool = False, fold: bool = True) -> Any:
     """Return the graph that predicts, made of one that trains.
 
     Dropout is removed, in loops too, and random generators that only dropout reads leave the graph. Batch normalisation
@@ -39,6 +40,9 @@ def inference(outputs: Outputs, *, freeze: bool = False) -> Any:
     freeze
         Shared variables become constants of their present values, so that what depends on nothing else is computed
         when the function is compiled. Random generators stay.
+    fold
+        Batch normalisation that follows a convolution, a transposed convolution or a product is computed with it: by a
+        factor and a shift for each channel, with `freeze` by other weights. The results are equal to about 1e-6.
 
     Returns
     -------
@@ -63,6 +67,8 @@ def inference(outputs: Outputs, *, freeze: bool = False) -> Any:
     predicted = _predicted(as_outputs(outputs))
     if freeze:
         predicted = _frozen(predicted)
+    if fold:
+        predicted = fold_normalization(predicted, freeze)
     return predicted[0] if isinstance(outputs, Variable) else predicted
 
 

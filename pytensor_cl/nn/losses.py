@@ -103,7 +103,13 @@ def binary_crossentropy(output: Any, target: Any) -> Variable:
 
 
 def sigmoid_binary_crossentropy(output: Any, target: Any) -> Variable:
-    """Return ``binary_crossentropy(sigmoid(output), target)``, which is right for large `output` too; see there."""
+    """Return ``binary_crossentropy(sigmoid(output), target)`` for each element, which is right for large `output` too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `binary_crossentropy`.
+    """
     x, t, dtype = _pair(output, target, "sigmoid_binary_crossentropy", "output")
     return cast(LogitLoss()(x, t, 1 - t), dtype)
 
@@ -120,7 +126,8 @@ def binary_crossentropy_with_logits(
     target
         Numbers from 0 to 1 of the same shape; it is never broadcast.
     weight
-        Factors of the losses, and `pos_weight` of their part for target 1; arrays that broadcast with `input`.
+        Factors of the losses, and `pos_weight` of their part for target 1: numbers, or arrays that are broadcast to the
+        shape of `input`.
     reduction
         ``"mean"`` over all elements, 0 if there are none; ``"sum"``; ``"none"``.
 
@@ -147,7 +154,7 @@ def binary_crossentropy_with_logits(
     losses = LogitLoss()(x, positive, 1 - t)
     if weight is not None:
         losses = losses * _weight(weight, x, f"{name}: weight")
-    return cast(reduced(losses, reduction), dtype)
+    return cast(reduced(losses, reduction, x.size), dtype)
 
 
 def _weight(value: Any, like: Any, name: str) -> Any:
@@ -157,6 +164,9 @@ def _weight(value: Any, like: Any, name: str) -> Any:
     weight = as_floats(value, name)
     if weight.type.ndim > like.type.ndim:
         raise ValueError(f"{name} has {weight.type.ndim} dimensions, and input {like.type.ndim}: it needs no more")
+    pairs = zip(reversed(weight.type.shape), reversed(like.type.shape), strict=False)
+    if any(full == 1 and own != 1 for own, full in pairs):
+        raise ValueError(f"{name} has shape {weight.type.shape}, to which input {like.type.shape} is not broadcast")
     return cast(weight, like.type.dtype)
 
 
@@ -253,7 +263,7 @@ def huber(input: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean
         raise ValueError(f"huber: delta must be a positive number, not {delta!r}")
     x, t, dtype = _pair(input, target, "huber", "input")
     losses = composed(_huber, x, t, as_number(delta, x))
-    return cast(reduced(losses, reduction), dtype)
+    return cast(reduced(losses, reduction, x.size), dtype)
 
 
 def _huber(x: Any, target: Any, delta: Any) -> Any:

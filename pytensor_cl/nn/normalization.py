@@ -55,12 +55,20 @@ def _with_lengths(parameter: Variable, function: str, name: str, dims: Sequence[
     Raises `ValueError`: static lengths differ. Of lengths that are not known the arithmetic that follows reports those
     that differ, except a static one, which it would broadcast.
     """
-    given, wanted = parameter.type.shape, tuple(x.type.shape[d] for d in dims)
-    text = f"{name} has the lengths {given}, but the input's dimensions {tuple(dims)} have {{}}"
+    given = parameter.type.shape
+    _check_lengths(function, name, given, dims, x)
+    broadcast = [pt.eq(x.shape[d], 1) for d, n in zip(dims, given, strict=True) if n == 1 and x.type.shape[d] is None]
+    text = f"{name} has the lengths {given}, but the input's dimensions {tuple(dims)} have others"
+    return _checked(parameter, function, text, *broadcast) if broadcast else parameter
+
+
+def _check_lengths(function: str, name: str, given: Sequence[int | None], dims: Sequence[int], x: Variable) -> None:
+    """Refuse static lengths that are not those of the dimensions `dims` of x."""
+    wanted = tuple(x.type.shape[d] for d in dims)
     if any(None not in (n, m) and n != m for n, m in zip(given, wanted, strict=True)):
-        raise ValueError(f"{function}: {text.format(wanted)}")
-    broadcast = [pt.eq(x.shape[d], 1) for d, n, m in zip(dims, given, wanted, strict=True) if n == 1 and m is None]
-    return _checked(parameter, function, text.format("others"), *broadcast) if broadcast else parameter
+        raise ValueError(
+            f"{function}: {name} has the lengths {tuple(given)}, but the input's dimensions {tuple(dims)} have {wanted}"
+        )
 
 
 def _normalized(
@@ -122,11 +130,9 @@ def _batch_parameter(function: str, name: str, value: Any, x: Variable, axes: Se
         )
     if parameter.type.ndim == ndim and any(parameter.type.shape[a] not in (None, 1) for a in axes):
         raise ValueError(f"{function}: {name} must have length one along the axes {tuple(axes)}, not {parameter.type}")
-    kept_axes = [a for a in range(ndim) if a not in axes]
-    if parameter.type.ndim == kept:
-        return _with_lengths(parameter, function, name, kept_axes, x)
-    checked = _with_lengths(compact(pt.specify_broadcastable(parameter, *axes), axes), function, name, kept_axes, x)
-    return align(checked, ndim, axes)
+    shape = [n for a, n in enumerate(parameter.type.shape) if parameter.type.ndim == kept or a not in axes]
+    _check_lengths(function, name, shape, [a for a in range(ndim) if a not in axes], x)
+    return parameter
 
 
 class _Batch:
@@ -147,8 +153,12 @@ class _Batch:
 
     def aligned(self, *names: str) -> list[Variable]:
         """Return those of the parameters that were given, with the dimensions of the input."""
-        chosen = [self.parameters[name] for name in names]
-        return [align(v, self.x.type.ndim, self.axes) for v in chosen if v is not None]
+        ndim, kept = self.x.type.ndim, [a for a in range(self.x.type.ndim) if a not in self.axes]
+        chosen = {name: self.parameters[name] for name in names}
+        full = {name: align(v, ndim, self.axes) for name, v in chosen.items() if v is not None}
+        lengths = {name: compact(v, self.axes) for name, v in full.items()}
+        checked = [_with_lengths(v, self.function, name, kept, self.x) for name, v in lengths.items()]
+        return [align(v, ndim, self.axes) for v in checked]
 
     def properties(self, epsilon: Any, *others: str) -> dict[str, Any]:
         """Return the properties that all markers have."""
@@ -273,9 +283,9 @@ def batch_normalization_test(
     Parameters
     ----------
     inputs, gamma, beta, axes, epsilon
-        As for `batch_normalization_train`.
+        They are those of `batch_normalization_train`.
     mean, var
-        The statistics, in the form of `gamma`: without the normalised axes, or with length one there.
+        Statistics in the form of `gamma`: without the normalised axes, or with length one there.
 
     Returns
     -------
@@ -285,7 +295,7 @@ def batch_normalization_test(
     Raises
     ------
     TypeError, ValueError
-        As for `batch_normalization_train`.
+        They are those of `batch_normalization_train`.
     """
     function = "batch_normalization_test"
     batch = _Batch(function, inputs, axes, gamma=gamma, beta=beta, mean=mean, var=var)
@@ -301,6 +311,11 @@ def batch_normalization(inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any)
 
     The arguments are broadcast as by NumPy, so parameters for the channels of images have shape (1, C, 1, 1). Nothing
     is added to the standard deviation.
+
+    Raises
+    ------
+    TypeError
+        If an argument has no floating dtype.
     """
     function = "batch_normalization"
     named = {"inputs": inputs, "gamma": gamma, "beta": beta, "mean": mean, "std": std}
@@ -391,7 +406,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
     Parameters
     ----------
     input, normalized_shape, weight
-        As for `layer_norm`.
+        They are those of `layer_norm`.
     eps
         A number larger than zero; None: the machine epsilon of the dtype, of float32 for float16.
 
@@ -403,7 +418,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
     Raises
     ------
     TypeError, ValueError
-        As for `layer_norm`.
+        They are those of `layer_norm`.
     """
     function = "rms_norm"
     x = _as_floats(input, function, "input")
@@ -504,7 +519,7 @@ def instance_norm(input: Any, *, weight: Any = None, bias: Any = None, eps: floa
     Raises
     ------
     TypeError, ValueError
-        As for `group_norm`.
+        They are those of `group_norm`.
     """
     function = "instance_norm"
     x, epsilon = _images(input, function, 3), _as_number(eps, function, "eps")

@@ -11,9 +11,13 @@ from pytensor_cl._compat.numba_draws import draw_with_numba
 from pytensor_cl.nn.conv import Conv, ConvGradInput, ConvGradWeight
 from pytensor_cl.nn.dropout import MaskRV
 from pytensor_cl.nn.pool import MaxPool, MaxPoolGather, MaxPoolIndices, MaxPoolScatter, SumPool, SumPoolGrad
+from pytensor_cl.nn.resampling import MakeTable, TransposeTable
 
 CONVOLUTIONS = (Conv, ConvGradInput, ConvGradWeight)
-OPS = (*CONVOLUTIONS, MaxPool, MaxPoolGather, MaxPoolIndices, MaxPoolScatter, SumPool, SumPoolGrad)
+OPS = (
+    *(*CONVOLUTIONS, MaxPool, MaxPoolGather, MaxPoolIndices, MaxPoolScatter, SumPool, SumPoolGrad),
+    *(MakeTable, TransposeTable),
+)
 
 
 class _RegisterWithNumba(GraphRewriter):

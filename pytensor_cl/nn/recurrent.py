@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.raise_op import CheckAndRaise
 
@@ -83,8 +84,11 @@ def _pairs(arrays: dict[str, Variable], gates: int) -> Iterator[tuple[str, int, 
 def _checked(arrays: dict[str, Variable], gates: int, where: str) -> dict[str, Variable]:
     """Return the arrays, whose lengths are compared now, or in the call if they are not known yet.
 
-    Raises `ValueError`: they do not fit.
+    Raises `TypeError`: there are no weights. Raises `ValueError`: the arrays do not fit.
     """
+    missing = [name for name in ("weight_ih", "weight_hh") if name not in arrays]
+    if missing:
+        raise TypeError(f"{where}: {missing[0]} is missing")
     found = dict(arrays)
     for name, axis, other, other_axis, factor in _pairs(arrays, gates):
         fits = _fits(arrays[name], arrays[other], axis, other_axis, factor)
@@ -156,7 +160,7 @@ def _run(
     x, mask = arrays[0]["input"], None
     if lengths is not None:
         steps = pt.as_tensor(x.type.shape[0] if x.type.shape[0] is not None else x.shape[0])
-        ends = _checked_lengths(arrays[0]["lengths"], steps, where)
+        ends = disconnected_grad(_checked_lengths(arrays[0]["lengths"], steps, where))
         mask = pt.lt(pt.arange(steps)[:, None], ends)
         x = masked(mask[:, :, None], x)
     products = _products(kind, x, arrays)
@@ -194,11 +198,11 @@ def _layer(
     weights = arrays["weight_hh"]
     shape = product.shape[1], weights.shape[1]
     starts = [arrays[n] if n in arrays else pt.zeros(shape, dtype=product.type.dtype) for n in kind.states]
-    product, starts, weights, mask = _with_static_shapes(product, starts, weights, mask)
+    product, starts, weights, mask = _with_static_shapes(product, starts, weights, mask, kind.gates)
     order = slice(None, None, -1 if is_backward else None)
     masks = [] if mask is None else [mask[order]]
     if kind.loop is None:
-        out, *last = _reset_before(product[order], *starts, weights, *masks)
+        out, *last = _reset_before(product[order], starts[0], weights, *masks[:1])
     else:
         biases = [arrays["bias_hh"]] if kind.adds_in_loop and "bias_hh" in arrays else []
         loop = kind.loop(has_bias=bool(biases), has_mask=bool(masks))
@@ -211,7 +215,7 @@ def _layer(
 
 
 def _with_static_shapes(
-    product: Variable, starts: Sequence[Variable], weights: Variable, mask: Variable | None
+    product: Variable, starts: Sequence[Variable], weights: Variable, mask: Variable | None, gates: int
 ) -> tuple[Variable, list[Variable], Variable, Variable | None]:
     """Return the inputs of a loop with all that is known of N and H: its types must agree in lengths of 1."""
 
@@ -223,9 +227,9 @@ def _with_static_shapes(
 
     steps, n, width = product.type.shape
     n = known(n, *(v.type.shape[0] for v in starts), *([] if mask is None else mask.type.shape[1:]))
-    rows, h = weights.type.shape
-    h = known(h, *(v.type.shape[1] for v in starts))
-    width = known(width, rows)
+    width = known(width, weights.type.shape[0])
+    h = known(weights.type.shape[1], *(v.type.shape[1] for v in starts), None if width is None else width // gates)
+    width = None if h is None else gates * h
     return (
         specified(product, steps, n, width),
         [specified(v, n, h) for v in starts],
@@ -247,9 +251,15 @@ def _reset_before(x: Variable, h0: Variable, weights: Variable, mask: Variable |
         new = n + z * (h - n)
         return [pt.switch(live[0][:, None], new, h) if live else new]
 
-    sequences = [x] if mask is None else [x, mask]
+    def one_at_least(array: Variable) -> Variable:
+        """Return an array with a step more if there is none: PyTensor's gradient of a loop needs one."""
+        more = pt.zeros((pt.eq(steps, 0).astype("int64"), *array.shape[1:]), dtype=array.type.dtype)
+        return array if array.type.shape[0] else pt.concatenate([array, more])
+
+    steps = x.shape[0]
+    sequences = [one_at_least(v) for v in ([x] if mask is None else [x, mask])]
     loop = loop_of(step, sequences, [h0], [weights[: 2 * width].T, weights[2 * width :].T], 0, "ResetBeforeLoop")
-    return [*loop.states, *loop.last]
+    return [loop.states[0][:steps], loop.whole[0][steps]]
 
 
 _RNNS = {n: _Kind("rnn", 1, ("h0",), loop) for n, loop in _NONLINEARITIES.items()}
@@ -357,12 +367,12 @@ def gru(
         Whether the product is computed before it is multiplied by r, as torch and cuDNN do. False: p_n is computed from
         r * h, and r * p_n above is p_n, as in the paper and in Keras 1.
     lengths, go_backwards
-        As in `rnn`.
+        Numbers of steps of the rows, and the order of the steps, as `rnn` takes them.
 
     Returns
     -------
     outputs, h_n
-        As in `rnn`, which also lists the errors.
+        The states, shape (T, N, H), and the last one of each row, shape (N, H). `rnn` lists the errors.
 
     References
     ----------
@@ -403,7 +413,7 @@ def lstm(
     bias_ih, bias_hh
         Shape (4 * H,), or None.
     lengths, go_backwards
-        As in `rnn`.
+        Numbers of steps of the rows, and the order of the steps, as `rnn` takes them.
 
     Returns
     -------
@@ -450,7 +460,7 @@ def bidirectional(
     forward, backward
         The parameters of each direction: (weight_ih, weight_hh), and bias_ih and bias_hh if there are any.
     lengths
-        As in `rnn`. Backwards, the steps begin at the end of each row.
+        Numbers of steps of the rows, as `rnn` takes them. Backwards, the steps begin at the end of each row.
     **options
         `nonlinearity` of `rnn`, `reset_after` of `gru`.
 

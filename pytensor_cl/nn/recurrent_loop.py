@@ -102,8 +102,8 @@ class RecurrentLoop(Marker):
     ) -> tuple[Variables, list[Variable | None]]:
         """Return gradients of the product, and of what `input_grad` needs; and of the states before.
 
-        The latter are those that do not come through the product; None is zero. Each operation has a factor that is known
-        in the step only: PyTensor would compute the others of all steps before the loop, which then has more to read.
+        The latter are those that do not come through the product; None is zero. Each operation has a factor that only
+        the step knows: PyTensor would compute the others of all steps before the loop, which then has more to read.
         """
         raise NotImplementedError
 
@@ -213,22 +213,24 @@ class RecurrentLoop(Marker):
         zero = pt.zeros_like(whole[0][0])
         starts = [conformed(v, zero) if _is_connected(v) else zero for v in last]
         loop = loop_of(step, sequences, starts, [weights], self.products, f"{type(self).__name__}Gradient", True)
-        return [v[::-1] for v in loop.results], loop.last
+        steps, rows = whole[0].shape[0] - 1, whole[0].shape[1]
+        widths = [weights.shape[0], *[weights.shape[1]] * (self.products - 1)]
+        results = zip(loop.results, widths, strict=True)
+        return [v[::-1].reshape((steps, rows, width)) for v, width in results], loop.last  # of no steps: (0, 0, 0)
 
     def _pullback_of_composition(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], output_grads: Sequence[Variable]
     ) -> Variables:
         """Return the gradients as `Scan` derives them, of what the steps save too."""
         dummies = [v.type() for v in inputs]  # an input may depend on another one
-        known = {v: g for v, g in zip(self.definition(dummies), output_grads, strict=True) if _is_connected(g)}
+        pairs = zip(self.build_inner_graph(*dummies), output_grads, strict=True)
+        known = [(v, g, g.type()) for v, g in pairs if _is_connected(g)]
+        total = sum((v * given).sum() for v, _, given in known)  # outputs are parts of each other: no `known_grads`
         floats = dummies[: len(dummies) - self.has_mask]
-        found = pytensor.grad(None, floats, known_grads=known, disconnected_inputs="ignore")
-        found = clone_replace(found, dict(zip(dummies, inputs, strict=True)))
+        found = pytensor.grad(total, floats, disconnected_inputs="ignore")
+        values = dict(zip(dummies, inputs, strict=True)) | {given: g for _, g, given in known}
+        found = clone_replace(found, values)
         return [*found, *[disconnected_type()] * self.has_mask]
-
-    def definition(self, inputs: Sequence[Variable]) -> Variables:
-        """Return the inner graph of these inputs."""
-        return list(clone_replace(self.inner_outputs, dict(zip(self.inner_inputs, inputs, strict=True))))
 
 
 def _is_connected(gradient: Variable) -> bool:
@@ -292,7 +294,8 @@ class GRULoop(RecurrentLoop):
         """Return the gradients of a step."""
         (r, z, n, q), (d,) = saved, grads
         dz, dn = d * z, d - d * z
-        dz = (dz - dz * z) * (before[0] - n)
+        dz = dz - dz * z
+        dz = dz * before[0] - dz * n
         dn = dn - dn * n * n
         dr = dn * q * r
         dr = dr - dr * r
@@ -356,7 +359,7 @@ def _vectorize(op: RecurrentLoop, node: Apply, *inputs: Variable) -> Variables:
     x, starts, weights, bias, mask = op.unpack(inputs)
     if weights.type.ndim > 2 or (bias is not None and bias.type.ndim > 1):
         dummies = [v.type() for v in node.inputs]
-        return list(vectorize_graph(op.definition(dummies), dict(zip(dummies, inputs, strict=True))))
+        return list(vectorize_graph(op.build_inner_graph(*dummies), dict(zip(dummies, inputs, strict=True))))
     cores = [(x, 3), *((v, 2) for v in starts), *([] if mask is None else [(mask, 2)])]
     shapes = [tuple(v.shape)[: v.type.ndim - core] for v, core in cores]
     ndim = max(map(len, shapes))

@@ -18,6 +18,14 @@ def copy_or_none(context: Context, source: str, ndim: int, target: str) -> Copy 
     return None if source == target else Copy(context, source, ndim, target)
 
 
+def methods_of(routine: Any) -> tuple[str, ...]:
+    """Return the names of the methods that calls so far have taken, of a routine or of the one that it calls."""
+    if hasattr(routine, "methods"):
+        return tuple(sorted(routine.methods))
+    inner = getattr(routine, "_routine", None) or getattr(routine, "routine", None)
+    return () if inner is None else methods_of(inner)
+
+
 class WithCasts:
     """A routine of one output whose first inputs, and whose result, are cast where there is a routine for it.
 

@@ -102,6 +102,11 @@ class _Parametrised:
         self.sources = plain.sources
         self.output_dtypes = plain.output_dtypes
 
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that calls so far have taken."""
+        return set().union(*(routine.methods for routine in self._routines.values()))
+
     def _routine(self, geometry: Geometry, extents: Sequence[int]) -> Any:
         dims = zip(geometry.padding, extents, geometry.dilation, strict=True)
         fixed = geometry._replace(padding=tuple(resolve(p, k, d) for p, k, d in dims))

@@ -72,7 +72,7 @@ class GpuJoinedElemwise(GpuOp):
         return self.apply(list(node.inputs), [first.clone(shape=tuple(shape)), *others])
 
     def infer_shape(self, node: Apply, shapes: Any) -> Any:
-        """Return the shapes that the elementwise function infers; that of the concatenation is longer along the axis."""
+        """Return the shapes that the elementwise function infers; the concatenation is longer along the axis."""
         found = self.elemwise.infer_shape(self.elemwise.make_node(*node.inputs), shapes)
         joined = list(found[self.parts[0]])
         joined[self.axis] = joined[self.axis] * len(self.parts)

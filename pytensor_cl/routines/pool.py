@@ -58,7 +58,7 @@ class Window(NamedTuple):
 
     def whole(self, length: int, count: int) -> tuple[int, int]:
         """Return the first and one past the last window without padding."""
-        room = length + self.pad_lo - self.extent
+        room = length + self.pad_lo - self.reach
         first = ceil_div(self.pad_lo, self.step)
         return first, max(first, min(count, room // self.step + 1))
 
@@ -258,7 +258,7 @@ class _Pooling(Routine):
 
     def _inner(self, s: _Shape, is_gradient: bool) -> tuple[int, int]:
         """Return the run of the last dimension that schedule cpu works at with vectors, or an empty one."""
-        if s.spacing:
+        if s.spacing == "bins" or (s.spacing and is_gradient):
             return 0, 0
         window, length = s.windows[2], s.lengths[2]
         first, last = window.whole(length, s.counts[2])

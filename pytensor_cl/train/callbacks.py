@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pytensor_cl.codegen.checked_files import replacing
 from pytensor_cl.optimizers.numbers import fraction, nonnegative
 from pytensor_cl.optimizers.state import value_of
-from pytensor_cl.train.files import replace_file
+from pytensor_cl.train.files import check_folder
 from pytensor_cl.train.history import History
 from pytensor_cl.train.run import Run
 
@@ -155,6 +156,9 @@ class Checkpoint:
         """Return the file after so many epochs, or that of ``"best"``."""
         return self._path.with_name(f"{self._path.stem}-{epoch}{self._path.suffix}")
 
+    def on_begin(self, run: Run) -> None:
+        check_folder(self._path)
+
     def on_epoch_end(self, run: Run) -> None:
         done = run.epoch + 1
         if self._best is not None and self._best.is_improved(run):
@@ -190,19 +194,15 @@ class CSVLog:
         self._path = Path(path)
 
     def on_begin(self, run: Run) -> None:
+        check_folder(self._path)
         if len(run.history):
             self.on_epoch_end(run)
 
     def on_epoch_end(self, run: Run) -> None:
-        names = run.history.names
-
-        def write(place: Path) -> None:
-            with place.open("w", newline="") as file:
-                writer = csv.DictWriter(file, names)
-                writer.writeheader()
-                writer.writerows(run.history.epochs)
-
-        replace_file(self._path, write)
+        with replacing(self._path, is_durable=True) as draft, draft.open("w", newline="") as file:
+            writer = csv.DictWriter(file, run.history.names)
+            writer.writeheader()
+            writer.writerows(run.history.epochs)
 
 
 class Plot:
@@ -224,6 +224,7 @@ class Plot:
         self._path, self._every = Path(path), every
 
     def on_begin(self, run: Run) -> None:
+        check_folder(self._path)
         _figure_class()  # missing Matplotlib is an error before the first epoch
 
     def on_epoch_end(self, run: Run) -> None:
@@ -248,7 +249,8 @@ class Plot:
             axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
             axes.legend()
-        replace_file(self._path, lambda place: figure.savefig(place, format=self._path.suffix.lstrip(".") or None))
+        with replacing(self._path, is_durable=True) as draft:
+            figure.savefig(draft, format=self._path.suffix.lstrip(".") or None)
 
 
 def _figure_class() -> Any:

@@ -37,10 +37,13 @@ class Source:
         The number of rows; None if it is not known.
     count
         The number of batches in an epoch; None if it is not known.
+    is_quick
+        Whether a batch is made in less time than a thread needs to hand it over, as a rule.
     """
 
     rows: int | None = None
     count: int | None = None
+    is_quick = False
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from the one numbered `first` on."""
@@ -108,6 +111,8 @@ def _number_of_rows(arrays: Sequence[Any], cut: Cut) -> int:
 
 class Arrays(Source):
     """Arrays in memory or mapped from files, cut along axis 0."""
+
+    is_quick = True
 
     def __init__(self, arrays: Sequence[np.ndarray], cut: Cut) -> None:
         self._arrays, self._cut, self._rows = arrays, cut, _number_of_rows(arrays, cut)

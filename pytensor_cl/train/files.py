@@ -6,9 +6,7 @@ Everything is checked before the first value is set.
 
 import json
 import os
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from glob import escape
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 import pytensor_cl
-from pytensor_cl.codegen.folders import remove_stale
+from pytensor_cl.codegen.checked_files import replacing
 from pytensor_cl.optimizers.base import Optimizer
 from pytensor_cl.optimizers.state import differing_names, mismatches, refuse, value_of
 from pytensor_cl.train import random_states
@@ -128,38 +126,18 @@ def save(path: str | os.PathLike, what: Any, *, metadata: Mapping[str, str] | No
     taken = sorted(set(texts) & set(metadata or {}))
     if taken:
         raise ValueError(f"these names of metadata are taken: {', '.join(taken)}")
-    _replace(Path(path), lambda place: library.save_file(values, place, texts | dict(metadata or {})), set(values))
+    with replacing(Path(path), is_durable=True) as draft:
+        library.save_file(values, draft, texts | dict(metadata or {}))
+        _sort_texts(draft)
+        if set(_header(draft)) != set(values):
+            raise OSError(f"{draft} is not what was written")
 
 
-def _replace(path: Path, write: Callable[[Path], None], names: set[str]) -> None:
-    """Write a safetensors file beside another one, read its names back, and put it in the other one's place."""
-
-    def checked(place: Path) -> None:
-        write(place)
-        _sort_texts(place)
-        if set(_header(place)) != names:
-            raise OSError(f"{place} is not what was written")
-
-    replace_file(path, checked)
-
-
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside another one, and put it in the other one's place when it is on the disk."""
-    path = path.resolve()  # a link stays one
-    place = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    try:
-        write(place)
-        with place.open("rb+") as file:
-            os.fsync(file.fileno())
-        place.replace(path)
-    finally:
-        place.unlink(missing_ok=True)
-    remove_stale(path.parent, f".{escape(path.name)}.*.tmp")
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def check_folder(path: str | os.PathLike) -> None:
+    """Raise FileNotFoundError if the folder of a file that will be written is not there."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder} for {Path(path).name}")
 
 
 def _sort_texts(path: Path) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from pytensor_cl.train.checkpoint import CheckpointFile, callback_names
 from pytensor_cl.train.data import Cut, Source, as_source
-from pytensor_cl.train.files import save_keys
+from pytensor_cl.train.files import check_folder, save_keys
 from pytensor_cl.train.history import History
 from pytensor_cl.train.prefetch import Prefetch
 from pytensor_cl.train.progress import READ_SECONDS, Progress
-from pytensor_cl.train.run import Means, NaNError, Run, named_results, read, rows_of
+from pytensor_cl.train.run import Means, Run, named_results, read, rows_of
 from pytensor_cl.train.signals import Interrupts
 
 ON_NAN = ("warn", "raise", "ignore")
@@ -59,13 +59,11 @@ class _Loop:
         }
         self._interrupts = Interrupts()
         self._last_read = perf_counter()
-        self._is_in_step = False
 
     def _call(self, name: str) -> None:
         for hook in self._hooks[name]:
             hook(self._run)
 
-    @property
     def _is_finished(self) -> bool:
         return self._run.is_stopped or self._run.epoch >= self._run.epochs
 
@@ -73,10 +71,11 @@ class _Loop:
         """Run all epochs that are left."""
         self._call("on_begin")
         try:
-            if not self._is_finished:
+            if not self._is_finished():
                 with self._interrupts, self._saved_at_the_end():
-                    while not self._is_finished:
+                    while not self._is_finished():
                         self._epoch()
+                self._interrupts.raise_if_any()
         finally:
             self._progress.close()
             self._call("on_end")
@@ -90,8 +89,7 @@ class _Loop:
         try:
             yield
         except BaseException as error:
-            is_whole = not (self._is_in_step or self._interrupts.is_forced or isinstance(error, NaNError))
-            if self._checkpoint is not None and is_whole:
+            if self._checkpoint is not None and self._run.is_whole and not self._interrupts.is_forced:
                 try:
                     self._checkpoint.write(self._run)
                 except Exception as other:
@@ -104,8 +102,9 @@ class _Loop:
         run = self._run
         self._call("on_epoch_begin")
         self._progress.begin(run, self._source.count)
-        batches = Prefetch(self._source.batches(run.epoch, run.batch), self._prefetch, self._interrupts.raise_if_any)
-        with batches as ready:
+        batches = self._source.batches(run.epoch, run.batch)
+        check, is_quick = self._interrupts.raise_if_any, self._source.is_quick
+        with Prefetch(batches, self._prefetch, check, is_quick) as ready:
             for batch in ready:
                 self._step(batch)
                 if run.is_stopped:
@@ -121,16 +120,13 @@ class _Loop:
             self._call("on_epoch_end")
         finally:
             run.next_epoch()
-        if self._checkpoint is not None and self._every is None and not self._is_finished:
+        if self._checkpoint is not None and self._every is None and not self._is_finished():
             self._checkpoint.write(run)
         self._interrupts.raise_if_any()
 
     def _step(self, batch: tuple[Any, ...]) -> None:
         run = self._run
-        self._is_in_step = True
-        results = run.step(*batch)
-        self._is_in_step = False
-        run.note(results, rows_of(batch))
+        run.do_step(batch)
         now = perf_counter()
         if now - self._last_read >= READ_SECONDS:
             self._last_read = now
@@ -227,7 +223,8 @@ def fit(
         Shared variables, optimizers, or lists or dicts of them that belong into checkpoints, for a step that has no
         ``variables``. Those of a compiled function of PyTensor are found.
     prefetch
-        The number of batches that a thread makes ahead. 0: no thread.
+        The number of batches that a thread makes ahead. 0: no thread. Parts of arrays in memory are made without one
+        as long as that is faster.
     progress
         "auto": a bar if stderr is a terminal, else one line for each epoch; "always": a bar; "never": nothing.
     log
@@ -263,6 +260,7 @@ def fit(
     named = callback_names(callbacks)
     file = None
     if checkpoint is not None:
+        check_folder(checkpoint)
         if not save_keys(run.variables):
             raise ValueError("a checkpoint of this step needs state=, the shared variables that it changes")
         file = CheckpointFile(checkpoint, {**source.description, **getattr(step, "settings", {})}, named)

@@ -77,6 +77,8 @@ class Run:
         The results that were read last: of a step while an epoch runs, of the whole epoch at its end.
     history
         The results of each epoch that has ended.
+    is_whole
+        Whether the last step and the reading of its results went well, so that a checkpoint is of use.
     """
 
     def __init__(self, step: Any, epochs: int, state: Any, on_nan: str) -> None:
@@ -86,6 +88,7 @@ class Run:
         self.history = History()
         self.means, self.rows = Means(), 0
         self.is_stopped = False
+        self.is_whole = True
         self.variables = _variables_of(step, state)
         self._on_nan, self._has_warned = on_nan, False
         self._waiting: list[tuple[Mapping[str, Any], int]] = []
@@ -121,14 +124,18 @@ class Run:
         flat = list(_flat(self.variables))
         return [variable for variable in flat if not isinstance(variable.type, RandomGeneratorType)]
 
-    def note(self, results: Any, rows: int) -> None:
-        """Take over the results of a step that was started."""
-        self._waiting.append((named_results(results), rows))
+    def do_step(self, batch: Sequence[Any]) -> None:
+        """Start the step of a batch."""
+        self.is_whole = False
+        results = self.step(*batch)
+        self._waiting.append((named_results(results), rows_of(batch)))
+        self.is_whole = True
         self.batch += 1
         self.step_count += 1
 
     def read(self) -> dict[str, float]:
         """Return the results of the last step; this waits for the device."""
+        self.is_whole = False
         first = self.step_count - len(self._waiting) + 1
         waiting, self._waiting = self._waiting, []
         for number, (results, rows) in enumerate(waiting, first):
@@ -137,6 +144,7 @@ class Run:
             self.rows += rows
             if self._on_nan != "ignore" and not self._has_warned:
                 self._check(number)
+        self.is_whole = True
         return self.results
 
     def _check(self, number: int) -> None:
@@ -145,7 +153,7 @@ class Run:
             return
         text = f"{', '.join(broken)} of step {number} (epoch {self.epoch + 1}): NaN"
         if self._on_nan == "raise":
-            raise NaNError(text)
+            raise FloatingPointError(text)
         self._has_warned = True
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
@@ -177,10 +185,6 @@ class Run:
         self.history, self.is_stopped = History(state["history"]), state["is_stopped"]
         if self.history.epochs:
             self.results = {k: v for k, v in self.history.epochs[-1].items() if k not in ("epoch", "steps")}
-
-
-class NaNError(FloatingPointError):
-    """A result is NaN and ``on_nan="raise"`` was asked for."""
 
 
 def _nothing() -> None:

@@ -117,10 +117,8 @@ class Step:
         """
         if len(batch) != len(self.inputs):
             raise TypeError(f"a batch of this step has {len(self.inputs)} arrays: {self.inputs}; got {len(batch)}")
-        if self._add is not None:
-            *first, batch = self._cut(batch)
-            self._sum(first)
-        return dict(zip(self._results, self.function(*batch), strict=True))
+        results = self.function(*batch) if self._add is None else self._sum(self._cut(batch))
+        return dict(zip(self._results, results, strict=True))
 
     def _cut(self, batch: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the parts of a batch, none of them without rows unless the batch has none."""
@@ -133,12 +131,13 @@ class Step:
         bounds = [rows * i // parts for i in range(parts + 1)]
         return [tuple(array[begin:end] if array.ndim else array for array in arrays) for begin, end in pairwise(bounds)]
 
-    def _sum(self, parts: Iterable[tuple[Any, ...]]) -> None:
-        """Add the gradients and results of parts; clear the sums if one raises, or the next step would have them."""
+    def _sum(self, parts: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        """Return the results of all parts; clear the sums if one raises, or the next step would have them."""
         assert self._add is not None
         try:
-            for part in parts:
+            for part in parts[:-1]:
                 self._add(*part)
+            return self.function(*parts[-1])
         except BaseException:
             for variable in self._partial:
                 variable.set_value(np.zeros_like(variable.get_value()))
@@ -147,7 +146,7 @@ class Step:
     @cached_property
     def evaluate(self) -> "Evaluation":
         """A callable that returns the results of a batch from the prediction graph, and updates nothing."""
-        outputs = _prediction(list(self._results.values()))
+        outputs = nn.inference(list(self._results.values()))
         return Evaluation(list(self._results), _compiled(self.inputs, outputs, {}, self._mode))
 
 
@@ -234,15 +233,6 @@ def _compiled(inputs: Sequence[Variable], outputs: Sequence[Variable], updates: 
     # A choice by time of the device or of another backend for a call would give other last digits in another run.
     with pytensor.config.change_flags(opencl__select_backend=False):
         return pytensor.function(list(inputs), list(outputs), updates=dict(updates), mode=mode)
-
-
-def _prediction(outputs: list[Variable]) -> list[Variable]:
-    """Return the prediction graph of results."""
-    if hasattr(nn, "inference"):
-        return nn.inference(outputs)
-    if nn.state_updates(outputs):
-        raise NotImplementedError("the prediction graph of a step with states; pass evaluate=")
-    return outputs
 
 
 def _has_own_memory() -> bool:

@@ -282,3 +282,12 @@ def test_batches(rng, batch, groups):
     assert not any("Blockwise" in str(v.owner.op) for v in batched)
     single = pytensor.function(inputs, outputs, mode="FAST_COMPILE")
     check_batches(pytensor.function(wide, batched, mode="FAST_COMPILE"), single, values, BATCHES[batch])
+
+
+@pytest.mark.parametrize(("batch", "shape"), [("images", (0, 2, 6, 3, 6)), ("filters", (0, 2, 6, 3, 6))])
+def test_empty_batches(rng, batch, shape):
+    shapes = {"images": ((0,), None), "filters": (None, (0,))}[batch]
+    *_, values, wide, batched = batched_case(rng, 2, shapes)
+    assert pytensor.function(wide, batched[0], mode="FAST_COMPILE")(*values).shape == shape
+    with pytest.raises(ValueError, match="empty batch"):  # filters with a gradient for each entry
+        pytensor.function(wide, batched, mode="FAST_COMPILE")(*values)

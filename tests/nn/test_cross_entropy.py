@@ -174,7 +174,7 @@ def test_label_out_of_range(mode, label):
     for function in (nn.softmax_cross_entropy, nn.nll)[: 1 if mode == "NUMBA" else 2]:
         f = pytensor.function([logits, labels], function(logits, labels), mode=mode)
         assert np.isfinite(f(np.ones((2, 4)), np.array([0, 3])))
-        with pytest.raises(IndexError, match=f"{function.__name__}: a label in target"):
+        with pytest.raises(IndexError, match=f"{function.__name__}: target has a label outside of 0 to"):
             f(np.ones((2, 4)), np.array([0, label]))
 
 
@@ -207,7 +207,10 @@ def test_mode_jax(rng):
     ],
 )
 def test_bad_arguments(shapes, options, error, message):
-    logits, labels = pt.tensor("logits", shape=shapes[0], dtype="float64"), pt.tensor("y", shape=shapes[1], dtype="int64")
+    logits, labels = (
+        pt.tensor("logits", shape=shapes[0], dtype="float64"),
+        pt.tensor("y", shape=shapes[1], dtype="int64"),
+    )
     with pytest.raises(error, match=message):
         nn.softmax_cross_entropy(logits, labels, **options)
 

@@ -64,7 +64,7 @@ def nodes(graph, *kinds):
     return [v.owner for v in ancestors([graph]) if v.owner is not None and isinstance(v.owner.op, kinds)]
 
 
-def results(graphs, rng):
+def evaluate(graphs, rng):
     inputs = [IMAGES, ROWS]
     values = [rng.normal(size=v.type.shape).astype("float32") for v in inputs]
     return pytensor.function(inputs, graphs, mode="FAST_COMPILE", on_unused_input="ignore")(*values)
@@ -77,7 +77,7 @@ def test_folded(name, freeze, rng):
     folded = fold_normalization(graph, freeze)
     assert nodes(graph, GivenNormalization) != []
     assert nodes(folded, GivenNormalization) == []
-    wanted, got = results([graph, folded], rng)
+    wanted, got = evaluate([graph, folded], rng)
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
     kernel = folded.owner.inputs[0]
     assert (kernel.owner.op == pt.mul) == (not freeze)
@@ -124,3 +124,22 @@ def test_device(context, rng):
     values = rng.normal(size=IMAGES.type.shape).astype("float32")
     wanted = pytensor.function([IMAGES], outputs[1], mode="FAST_COMPILE")(values)
     np.testing.assert_allclose(f(values), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_inference_folds(freeze, rng):
+    mean, scale = shared(rng, CHANNELS), shared(rng, CHANNELS)
+    var = pytensor.shared(rng.uniform(0.5, 2, CHANNELS).astype("float32"))
+    results = nn.batch_normalization_train(
+        conv(rng, IMAGES), scale, None, "spatial", running_mean=mean, running_var=var
+    )
+    trained = nn.inference(results[0], freeze=freeze, fold=False)
+    folded = nn.inference(results[0], freeze=freeze)
+    assert [len(nodes(g, GivenNormalization)) for g in (trained, folded)] == [1, 0]
+    got, wanted = evaluate([folded, trained], rng)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_to_fold():
+    outputs = [IMAGES, pt.exp(IMAGES)]
+    assert all(a is b for a, b in zip(fold_normalization(outputs), outputs, strict=True))

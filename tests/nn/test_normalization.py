@@ -167,6 +167,19 @@ def test_states_are_pairs_of_inputs_and_outputs():
     assert [node.outputs[j] for _, j in node.op.states] == [new_mean, new_var]
 
 
+def test_running_statistics_with_the_dimensions_of_the_input():
+    x = pt.fmatrix("x")
+    mean, var = (pytensor.shared(np.full((1, 3), v, "float32")) for v in (0, 1))
+    out, found, _, new_mean, _ = nn.batch_normalization_train(x, None, None, running_mean=mean, running_var=var)
+    assert new_mean.owner.inputs[:2] == [mean, var]
+    f = pytensor.function([x], [out, found], updates={mean: new_mean}, **IN_PYTHON)
+    assert f(np.array([[1, 2, 3], [3, 2, 1]], "float32"))[1].shape == (1, 3)
+    np.testing.assert_allclose(mean.get_value(), [[0.2, 0.2, 0.2]], rtol=1e-6)
+    mean.set_value(np.zeros((2, 3), "float32"))
+    with pytest.raises(ValueError, match="length one"):
+        f(np.array([[1, 2, 3], [3, 2, 1]], "float32"))
+
+
 def test_updates_and_prediction(rng):
     x = pt.fmatrix("x")
     mean, var, (out, *_, new_mean, new_var) = running(x, running_average_factor=pt.constant(0.25), epsilon=0.01)
@@ -421,7 +434,9 @@ def test_batch_of_graphs(name, rng):
     options = {"layer_norm": {}, "batch_normalization_train": {"gamma": None, "beta": None}}.get(name, {"size": 3})
     y = getattr(nn, name)(x, **options)
     y = y[0] if isinstance(y, tuple) else y
+    outputs = [y, pytensor.grad(pt.sin(y).sum(), x)]
     values = rng.normal(size=(3, 4, 5))
-    together = pytensor.function([many], vectorize_graph(y, {x: many}), **IN_PYTHON)(values)
-    alone = pytensor.function([x], y, **IN_PYTHON)
-    np.testing.assert_allclose(together, [alone(v) for v in values], rtol=1e-12)
+    together = pytensor.function([many], vectorize_graph(outputs, {x: many}), **IN_PYTHON)(values)
+    alone = pytensor.function([x], outputs, **IN_PYTHON)
+    for got, wanted in zip(together, zip(*map(alone, values), strict=True), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.signal import convolve1d, convolve2d
 
+import pytensor_cl
 from pytensor_cl import nn
 from pytensor_cl.ops.conv import GpuConv, GpuConvGradInput, GpuConvGradWeight, GpuConvolve
 from pytensor_cl.ops.epilogue import GpuEpilogue
@@ -214,6 +215,26 @@ def test_layers_of_views(context, rng):
     y = nn.conv2d(x.transpose(0, 3, 1, 2)[:, ::-1], w[:, :, ::-1, ::2], border_mode="full")
     arguments = draw(rng, "float32", (2, 6, 7, 3), (4, 3, 3, 5))
     check_against_python([x, w], [y, *pytensor.grad(weighted(y), [x, w])], (GpuConv, *GRADIENTS), arguments)
+
+
+def test_large_kernels_go_through_fourier_transforms(context, rng):
+    """Forward and both gradients, and what `explain` says of them after a call."""
+    x, w = pt.tensor4("x", dtype="float32"), pt.tensor4("w", dtype="float32")
+    y = nn.conv2d(x, w, border_mode="half")
+    arguments = draw(rng, "float32", (2, 6, 48, 48), (8, 6, 21, 21))
+    f = opencl([x, w], [y, *pytensor.grad(pt.sqr(y).sum(), [x, w])])
+    assert_on_device(f, GpuConv, *GRADIENTS)
+    results = [np.asarray(r) for r in f(*arguments)]
+    padded = np.pad(arguments[0].astype("float64"), ((0, 0), (0, 0), (10, 10), (10, 10)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (21, 21), (2, 3))
+    expected = np.einsum("nchwij,ocij->nohw", windows, arguments[1][..., ::-1, ::-1], optimize=True)
+    assert np.abs(results[0] - expected).max() < 1e-5 * np.abs(expected).max()
+    slope = 2 * np.einsum("nchwij,nohw->ocij", windows, expected, optimize=True)[..., ::-1, ::-1]
+    assert np.abs(results[2] - slope).max() < 1e-5 * np.abs(slope).max()
+    explanation = pytensor_cl.explain(f)
+    methods = {type(n.op): n.methods for n in explanation.device_nodes if n.methods}
+    assert methods == dict.fromkeys((GpuConv, *GRADIENTS), ("fourier",))
+    assert "method so far" in str(explanation)
 
 
 def test_shapes_that_do_not_fit(context):

@@ -5,8 +5,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor_cl.ops.join import GpuJoin, GpuMakeVector, GpuSplit
-from tests.helpers import assert_on_device
+from pytensor_cl.ops.join import GpuJoin, GpuJoinedElemwise, GpuMakeVector, GpuSplit
+from tests.helpers import assert_on_device, device_ops
 
 
 def _compare(inputs, outputs, values, *ops):
@@ -67,3 +67,19 @@ def test_gradient_of_join(context, rng):
     cost = (pt.join(0, x, y) ** 2 * pt.join(0, y, x)).sum()
     values = tuple(rng.normal(size=(3, 4)).astype("float32") for _ in range(2))
     _compare([x, y], pytensor.grad(cost, [x, y]), values, GpuJoin)
+
+
+def test_outputs_of_one_function_are_computed_in_their_places(context, rng):
+    """No kernel copies them; outputs that are not joined, or that something else reads, are as before."""
+    x, y = pt.fmatrix("x"), pt.fmatrix("y")
+    a, b, c = pt.exp(x) * y, pt.exp(x) + pt.exp(y), pt.exp(x + y)
+    arrays = [rng.uniform(0.5, 2, size=(5, 7)).astype("float32") for _ in range(2)]
+    function = pytensor.function([x, y], [pt.join(1, c, a), b], mode="OPENCL")
+    assert_on_device(function, GpuJoinedElemwise)
+    assert not any(isinstance(op, GpuJoin) for op in device_ops(function))
+    _compare([x, y], [pt.join(1, c, a), b], arrays, GpuJoinedElemwise)
+    _compare([x, y], [pt.join(0, a, b, c)], arrays, GpuJoinedElemwise)
+    _compare([x, y], [pt.join(0, a, b), a.sum(axis=0)], arrays, GpuJoin)
+    _compare([x, y], [pt.join(0, a, pt.cast(b, "float64"))], arrays, GpuJoin)
+    few = [v[:0] for v in arrays]
+    _compare([x, y], [pt.join(1, a, b)], few, GpuJoinedElemwise)

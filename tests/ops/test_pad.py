@@ -75,7 +75,7 @@ def test_options(context, rng):
         np.testing.assert_allclose(got, np.pad(value, 2, mode=mode, **options), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["edge", "reflect"])
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
 def test_gradient(context, rng, mode):
     x = pt.matrix("x", dtype="float32")
     padded = pt.pad(x, ((1, 2), (0, 3)), mode=mode)
@@ -84,6 +84,20 @@ def test_gradient(context, rng, mode):
     places = np.pad(np.arange(30).reshape(5, 6), ((1, 2), (0, 3)), mode=mode)
     wanted = 2 * value * np.bincount(places.ravel(), minlength=30).reshape(5, 6)
     np.testing.assert_allclose(opencl([x], gradient)(value), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear_ramp", "mean", "maximum"])
+def test_gradient_of_computed_padding(context, rng, mode):
+    x = pt.matrix("x", dtype="float32")
+    gradient = pytensor.grad(pt.sqr(pt.pad(x, 2, mode=mode)).sum(), x)
+    value = rng.normal(size=(3, 4)).astype("float32")
+    with pytensor.config.change_flags(opencl__placement="host"):
+        wanted = pytensor.function([x], gradient, mode="FAST_COMPILE")(value)
+    f = opencl([x], gradient)
+    if mode == "linear_ramp":
+        skip_without_double(f)
+    assert {node.reason for node in pytensor_cl.explain(f).host_nodes} <= {SCALAR}
+    np.testing.assert_allclose(f(value), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_constant_padding_is_one_node_and_reads_no_values(context, rng):

@@ -12,7 +12,7 @@ from pytensor.scan.utils import until
 import pytensor_cl
 from pytensor_cl.ops import scan_loop
 from pytensor_cl.ops.scan import GpuScan
-from tests.helpers import assert_close, assert_on_device, host_ops, opencl, skip_without_double
+from tests.helpers import assert_close, assert_on_device, device_ops, host_ops, opencl, skip_without_double
 
 STEPS, ROWS, COLUMNS = 7, 3, 5
 x, h = pt.ftensor3("x"), pt.fmatrix("h")
@@ -151,6 +151,24 @@ def test_truncated_traces(context, data):
 
 def test_backwards(context, data):
     check([x, h], [scan(lambda xt, ht: xt + ht * 2, sequences=[x], outputs_info=[h], go_backwards=True)], *data[:2])
+
+
+def last_first(f):
+    """How many results the loops of a function store backwards."""
+    return sum(len(op.last_first) for op in device_ops(f) if isinstance(op, GpuScan))
+
+
+def test_results_that_are_read_backwards(context, data):
+    """The loop stores them backwards; whoever reads them forwards gets a view."""
+    squares, states = scan(lambda xt, ht: (xt * ht, xt - ht), sequences=[x], outputs_info=[None, h], go_backwards=True)
+    f = check([x, h], [squares[::-1], states], *data[:2])
+    assert last_first(f) == 1
+    assert f(data[0][:0], data[1])[0].shape[0] == 0
+    assert last_first(check([x, h], [squares[::-1] + 1, squares[::-1].sum(axis=1), squares - 2], *data[:2])) == 1
+    for others in ([squares, states[::-1]], [squares[::-2]], [squares[::-1, 0]], [squares[3::-1]]):
+        assert last_first(check([x, h], others, *data[:2])) == 0
+    gradient = pytensor.grad((rnn() ** 2).sum(), x)
+    assert last_first(check([x, h, w], [gradient], *data, rtol=1e-4)) == 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", "uint8"])

@@ -19,7 +19,7 @@ from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
 from pytensor_cl.routines.indexing.ravel_multi_index import RavelMultiIndex
 from pytensor_cl.routines.indexing.take_along_axis import Choose
 from pytensor_cl.routines.nonzero import Nonzero, Select
-from pytensor_cl.routines.pool import AvgPool, MaxPool, Window
+from pytensor_cl.routines.pool import MaxPool, SumPool, Window
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.routines.repeat import Repeat
 from pytensor_cl.routines.rowwise.routine import Rowwise
@@ -252,7 +252,7 @@ CASES = {
     "convolution": _conv,
     "convolution of integers": _conv_of_integers,
     "max pooling": _pool(MaxPool),
-    "average pooling": _pool(AvgPool),
+    "average pooling": _pool(SumPool),
     "sparse product": _sparse,
     "gather": _gather,
     "scatter that adds": _scatter(True, 1 << 40),

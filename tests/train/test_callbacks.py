@@ -174,6 +174,12 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(ValueError, match=r"there is no result 'val_loss' to monitor; there are loss, accuracy"):
             fit(step, [callback])
         step.count.set_value(np.array(0))
+    missing = tmp_path / "missing" / "a.png"
+    for callback in (train.Checkpoint(missing), train.CSVLog(missing), train.Plot(missing)):
+        with pytest.raises(FileNotFoundError, match="no folder .*missing for a.png"):
+            fit(step, [callback])
+    with pytest.raises(FileNotFoundError, match="no folder .*missing for a.png"):
+        fit(step, [], checkpoint=missing)
     for make, text in (
         (lambda: train.EarlyStopping(mode="smallest"), "mode is min or max"),
         (lambda: train.ReduceOnPlateau(mode="smallest"), "mode is min or max"),

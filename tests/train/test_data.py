@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl import train
+from pytensor_cl.train import prefetch
 from pytensor_cl.train.data import Cut, as_source
 from pytensor_cl.train.prefetch import Prefetch
 
@@ -163,14 +164,30 @@ def test_the_thread_is_no_more_than_the_depth_ahead():
     assert len(made) <= 5
 
 
+def test_quick_batches_need_no_thread(monkeypatch):
+    now, threads = [0.0], []
+    monkeypatch.setattr(prefetch, "perf_counter", lambda: now[0])
+
+    def batches():
+        for number, seconds in enumerate([0.1, 1e-4, 0.1, 1e-4, 0.1, 0.1, 1e-4, 1e-4]):
+            now[0] += seconds
+            threads.append(threading.current_thread().name)
+            yield number
+
+    with Prefetch(batches(), 1, lambda: None, quick=True) as ready:
+        assert list(ready) == list(range(8))
+    assert threads[:6] == [threading.current_thread().name] * 6
+    assert threads[6:] == ["pytensor_cl batches"] * 2
+
+
 def test_the_thread_ends_and_hands_on_errors():
     def broken(epoch):
         yield Y
         raise OSError("the disk")
 
-    for prefetch in (0, 1):
+    for depth in (0, 1):
         with pytest.raises(OSError, match="the disk"):
-            train.fit(lambda x: 0.0, broken, prefetch=prefetch, progress="never")
+            train.fit(lambda x: 0.0, broken, prefetch=depth, progress="never")
 
     def stop(x):
         raise KeyError("the step")

@@ -219,7 +219,7 @@ def test_a_link_stays_one_and_nothing_is_left(tmp_path):
 
 
 def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path):
-    old, new, other = (tmp_path / name for name in (".[a].safetensors.1.x.tmp", ".[a].safetensors.2.x.tmp", ".b.1.tmp"))
+    old, new, other = (tmp_path / name for name in ("[a].safetensors.1.x.tmp", "[a].safetensors.2.x.tmp", "b.1.tmp"))
     for path in (old, new, other):
         path.write_bytes(b"half")
     for path in (old, other):

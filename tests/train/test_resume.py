@@ -238,6 +238,20 @@ def test_a_signal_while_the_data_are_awaited(in_python, tmp_path):
     assert '"batch": 1' in train.read_metadata(path)["loop"]
 
 
+def test_a_signal_while_the_last_checkpoint_is_written(in_python, tmp_path, monkeypatch):
+    path, fsync = tmp_path / "a.st", os.fsync
+
+    def signalled(file):
+        os.kill(os.getpid(), signal.SIGTERM)
+        monkeypatch.setattr(os, "fsync", fsync)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", signalled)
+    with pytest.raises(SystemExit):
+        run(in_python, path, checkpoint_every=1000)
+    assert len(run(in_python, path, [StopAfter(1, stop)])) == EPOCHS
+
+
 def test_nothing_is_written_over_when_the_state_may_be_broken(in_python, tmp_path):
     path, options = tmp_path / "a.st", {"state": in_python, "progress": "never", "batch_size": BATCH}
     with pytest.raises(Stopped):

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.gradient import DisconnectedInputError
 
-from pytensor_cl import optimizers, train
+from pytensor_cl import nn, optimizers, train
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.array import GpuArray
@@ -103,11 +103,12 @@ def test_parts_without_any_weight(rng):
         np.testing.assert_array_equal(first, second)
 
 
-def test_an_error_in_a_part_leaves_nothing_behind(rng):
+@pytest.mark.parametrize("row", [0, 3, 5])
+def test_an_error_in_a_part_leaves_nothing_behind(rng, row):
     net, twin = Net(), Net()
     x, y = batch(rng, 6)
     wrong = y.copy()
-    wrong[3] = 7
+    wrong[row] = 7
     for it in (net, twin):
         it.step = train.step([it.x, it.y], it.loss, optimizers.SGD(0.1), accumulate=3, mode="FAST_COMPILE")
     with pytest.raises(IndexError):
@@ -115,6 +116,26 @@ def test_an_error_in_a_part_leaves_nothing_behind(rng):
     np.testing.assert_array_equal(net.values()[0], twin.values()[0])
     assert net.step(x, y) == twin.step(x, y)
     np.testing.assert_array_equal(net.values()[0], twin.values()[0])
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_an_error_on_the_device_leaves_nothing_behind(context, on_device, rng, accumulate):
+    x, y, w = pt.fmatrix("x"), pt.lvector("y"), pytensor.shared(rng.normal(size=(5, 3)).astype("float32"), name="w")
+    loss = nn.softmax_cross_entropy(x @ w, y)
+    step = train.step([x, y], loss, optimizers.Momentum(0.1), accumulate=accumulate, mode="OPENCL")
+    images, labels = batch(rng, 8, "float32")
+    wrong = labels.copy()
+    wrong[-1] = 3
+    for _ in range(4):  # the third call is captured, later ones are replayed
+        step(images, labels)
+        before = [variable.get_value() for variable in (w, *step.optimizer.state.values())]
+        with pytest.raises(IndexError):
+            step(images, wrong)
+        for variable, value in zip((w, *step.optimizer.state.values()), before, strict=True):
+            np.testing.assert_array_equal(variable.get_value(), value)
+    twin = step(images, labels)
+    w.set_value(before[0])
+    assert step(images, labels) == twin
 
 
 def test_parts_need_rows_everywhere(rng):
@@ -181,14 +202,16 @@ def test_a_function_as_optimizer(rng):
 
 
 def test_results_stay_on_a_device_with_its_own_memory(context, on_device, rng, monkeypatch):
-    net, twin = Net("float32"), Net("float32")
-    here = train.step([net.x, net.y], net.loss, optimizers.SGD(0.1), mode="OPENCL")
-    monkeypatch.setattr("pytensor_cl.train.steps._has_own_memory", lambda: True)
-    there = train.step([twin.x, twin.y], twin.loss, optimizers.SGD(0.1), mode="OPENCL")
-    data = batch(rng, 8, "float32")
-    result = there(*data)["loss"]
-    assert isinstance(result, GpuArray)
-    assert float(result) == float(here(*data)["loss"])
+    results = []
+    for is_apart in (False, True):
+        monkeypatch.setattr("pytensor_cl.train.steps._has_own_memory", lambda is_apart=is_apart: is_apart)
+        x, w = pt.fmatrix("x"), pytensor.shared(np.ones((5, 3), "float32"), name="w")
+        loss = pt.sqr(x @ w).mean()
+        step = train.step([x], loss, optimizers.SGD(0.1), mode="OPENCL")
+        results.append([step(np.full((8, 5), number, "float32"))["loss"] for number in (1, 2, 3)])
+    assert not any(isinstance(result, GpuArray) for result in results[0])
+    assert all(isinstance(result, GpuArray) for result in results[1])
+    assert list(map(float, results[0])) == list(map(float, results[1]))  # each call has arrays of its own
 
 
 def test_what_is_refused():
@@ -217,3 +240,27 @@ def test_what_is_refused():
     step = train.step(inputs, net.loss, sgd, mode="FAST_COMPILE")
     with pytest.raises(TypeError, match=r"has 2 arrays"):
         step(np.ones((2, 5)))
+
+
+@pytest.mark.parametrize("mode", ["OPENCL", "FAST_COMPILE"])
+def test_running_statistics_and_dropout(context, rng, mode):
+    x, w = pt.dmatrix("x"), pytensor.shared(rng.normal(size=(5, 3)), name="w")
+    mean, var = pytensor.shared(np.zeros(3), name="mean"), pytensor.shared(np.ones(3), name="var")
+    noise = pt.random.shared_rng(seed=3, name="noise")
+    normal, *_ = nn.batch_normalization_train(x @ w, None, None, running_mean=mean, running_var=var)
+    _, dropped = nn.dropout(normal, 0.5, noise)
+    loss = pt.sqr(dropped - 1).mean()
+    step = train.step([x], loss, optimizers.SGD(0.1), metrics={"largest": pt.abs(normal).max()}, mode=mode)
+    assert step.params == [w]
+    assert step.weights == [w, mean, var]
+    assert step.variables == [w, mean, var, noise, step.optimizer, {}]
+    data = rng.normal(size=(8, 5))
+    product = data @ w.get_value()
+    step(data)
+    np.testing.assert_allclose(mean.get_value(), 0.1 * product.mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(var.get_value(), 0.9 + 0.1 * product.var(axis=0, ddof=1), rtol=1e-10)
+    expected = (data @ w.get_value() - mean.get_value()) / np.sqrt(var.get_value() + 1e-4)
+    results = step.evaluate(data)
+    np.testing.assert_allclose(results["loss"], np.square(expected - 1).mean(), rtol=1e-10)
+    np.testing.assert_allclose(results["largest"], np.abs(expected).max(), rtol=1e-10)
+    assert results == step.evaluate(data)

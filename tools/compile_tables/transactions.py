@@ -87,7 +87,7 @@ def _layers() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield convolutions and pooling."""
     from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput, ConvGradWeight
     from pytensor_cl.routines.gemm.routine import Gemm
-    from pytensor_cl.routines.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolScatter, Window
+    from pytensor_cl.routines.pool import MaxPool, MaxPoolScatter, SumPool, SumPoolGrad, Window
     from pytensor_cl.runtime.registry import get_context
 
     context = get_context()
@@ -113,10 +113,10 @@ def _layers() -> Iterator[tuple[str, Callable[[], Any]]]:
     windows = [Window(2, 2, 0, 0)] * 2
     image = array(2, 4, 32, 32)
     yield "max pooling", lambda: MaxPool(context, "float32", windows)(image)
-    yield "average pooling", lambda: AvgPool(context, "float32", windows)(image)
+    yield "average pooling", lambda: SumPool(context, "float32", windows)(image)
     small = array(2, 4, 16, 16)
     yield "max pooling, gradient", lambda: MaxPoolScatter(context, "float32", windows)(image, small)
-    yield "average pooling, gradient", lambda: AvgPoolGrad(context, "float32", windows)(small, (32, 32))
+    yield "average pooling, gradient", lambda: SumPoolGrad(context, "float32", windows)(small, (32, 32))
     a, b = array(256, 64), array(64, 256)
     for name, operands in {"": (a, b), ", A^T": (b.T, b), ", B^T": (a, a.T)}.items():
         yield f"product{name}", lambda operands=operands: Gemm(context, "float32")(*operands)

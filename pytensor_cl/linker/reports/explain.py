@@ -16,6 +16,7 @@ from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.tables import Table, lines
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
 from pytensor_cl.linker.selection.vm import SelectedSignature, SelectingVM
+from pytensor_cl.ops.adapters import methods_of
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.ifelse import GpuLazyIfElse
 from pytensor_cl.ops.optimize import DeviceObjectiveOp
@@ -42,11 +43,14 @@ class DeviceNode:
         The device Op and its node.
     context
         Name of the context.
+    methods
+        The methods by which calls so far have computed a convolution: they depend on the shapes.
     """
 
     op: GpuOp
     node: Apply
     context: str
+    methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,8 +248,13 @@ class Explanation:
         return "\n\n".join(filter(None, (head, *tables)))
 
     def _device_table(self) -> str:
-        rows = [(n.context, str(n.op), ", ".join(_type(v) for v in n.node.outputs)) for n in self.device_nodes]
-        return _table(("context", "device node", "result"), rows)
+        rows = [
+            (n.context, str(n.op), ", ".join(_type(v) for v in n.node.outputs), ", ".join(n.methods))
+            for n in self.device_nodes
+        ]
+        if any(n.methods for n in self.device_nodes):
+            return _table(("context", "device node", "result", "method so far"), rows)
+        return _table(("context", "device node", "result"), [row[:3] for row in rows])
 
     def _host_table(self) -> str:
         return _table(("host node", "reason"), [(str(n.op), n.reason) for n in self.host_nodes])
@@ -446,7 +455,11 @@ def explain(fn: Any) -> Explanation:
             "pytensor.function(..., mode='OPENCL')"
         )
     order = linker.schedule(fn.maker.fgraph)
-    device = [DeviceNode(n.op, n, n.op.context_name) for n in order if isinstance(n.op, GpuOp)]
+    device = [
+        DeviceNode(n.op, n, n.op.context_name, methods_of(fn.vm.routines.get(n)))
+        for n in order
+        if isinstance(n.op, GpuOp)
+    ]
     moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
     host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]

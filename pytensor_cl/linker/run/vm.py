@@ -42,6 +42,7 @@ class OpenCLVM:
         program = linked.program
         self.fgraph = linked.fgraph
         self.nodes, self.thunks = list(program.nodes), list(program.thunks)
+        self.routines = program.routines
         self.storage_map = program.storage
         self.input_storage, self.output_storage = list(linked.input_storage), list(program.results)
         self.allow_gc = linked.allow_gc

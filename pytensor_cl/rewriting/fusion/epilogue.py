@@ -11,6 +11,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.ops.elemwise import GpuElemwise, is_by_value
 from pytensor_cl.ops.epilogue import GpuEpilogue, SupportsEpilogue
+from pytensor_cl.ops.shape import GpuReshape
 from pytensor_cl.rewriting.fusion.gather_fused import apply_scalar_op, scalar_of
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.runtime.registry import get_context
@@ -58,10 +59,43 @@ def _function(node: Apply, inputs: list[Variable]) -> ps.Composite:
     return ps.Composite([scalars[v] for v in inputs], outputs)
 
 
+def _behind_reshape(node: Apply, fgraph: FunctionGraph) -> Apply | None:
+    """Return the kernel whose reshaped output an elementwise node alone reads, if it can absorb the function.
+
+    A product of more dimensions, such as that of a layer with each element of a sequence, is a reshaped one of two.
+    """
+    view = node.inputs[0].owner
+    if len(node.inputs) > 1 or view is None or not isinstance(view.op, GpuReshape):
+        return None
+    product, context_name = view.inputs[0], node.op.context_name
+    if len(fgraph.clients[node.inputs[0]]) > 1 or len(fgraph.clients[product]) > 1 or product.owner is None:
+        return None
+    if isinstance(product.owner.op, GpuEpilogue):  # that of a bias
+        return product.owner if product.owner.op.context_name == context_name else None
+    return product.owner if _can_absorb(product, node.op.make_node(product), fgraph) else None
+
+
+def _absorb_behind_reshape(node: Apply, producer: Apply, fgraph: FunctionGraph) -> None:
+    """f(reshape(x)) -> reshape(f(x)), with f in the kernel of x."""
+    view, name = node.inputs[0].owner, node.op.context_name
+    before = producer.op.function if isinstance(producer.op, GpuEpilogue) else None
+    element = scalar_of(view.inputs[0]) if before is None else before.outputs[view.inputs[0].index]
+    results = apply_scalar_op(node.op.host.scalar_op, [element])
+    function = ps.Composite([element] if before is None else before.inputs, results)
+    op = GpuEpilogue(producer.op if before is None else producer.op.producer, function, name)
+    made = op.make_node(*producer.inputs).outputs
+    shaped = [view.op.make_node(v, view.inputs[1]).outputs[0] for v in made]
+    replace_outputs(fgraph, node.outputs, shaped, "opencl_epilogue")
+
+
 def fuse_epilogues(fgraph: FunctionGraph) -> None:
     """Make elementwise functions epilogues of the kernels that compute their input."""
     for node in fgraph.toposort():
         if not _may_be_epilogue(node):
+            continue
+        producer = _behind_reshape(node, fgraph)
+        if producer is not None:
+            _absorb_behind_reshape(node, producer, fgraph)
             continue
         product = next((v for v in node.inputs if _can_absorb(v, node, fgraph)), None)
         if product is None:

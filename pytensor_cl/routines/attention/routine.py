@@ -36,13 +36,14 @@ _MASK_TYPES = {"bool": "uchar", "float32": "float", "float64": "double"}
 @cache
 def _plan_struct(kind: str) -> Struct:
     """Return the struct of sizes and strides, with factors of this C type; see kernels/attention/plan.mako."""
+    factors = (kind, "scale kept")
     return Struct(
-        ("long", _SIZES), (_OPERAND, _OPERANDS), ("uint", "threshold"), (kind, "scale kept"), name="attention_plan"
+        ("long", _SIZES), (_OPERAND, _OPERANDS), ("uint", "threshold"), factors, name=f"attention_plan_{kind}"
     )
 
 
 class Form(NamedTuple):
-    """What kernels of attention are specialised to.
+    """Properties to which kernels of attention are specialised.
 
     `causal`: None, "upper_left" or "lower_right"; `grouped`: whether query heads may share a key head; `mask`: dtype
     of the mask, or None; `scale`: factor of the scores; None: the inverse root of the features; `dropout`: rate.
@@ -121,6 +122,12 @@ class _AttentionRoutine(Routine):
         lanes = lanes_of(self.context, self.dtype)
         return register_tile("f", register_bytes(self.context), lanes, self.context.tuning["gemm.tile"])
 
+    def _preambles(self, *vectors: str) -> tuple[str, ...]:
+        """Return what kernels of this form share; `vectors`: types of hashes besides uint."""
+        structs = (render("attention/plan", structs=s) for s in ((_OPERAND, _CALL), (self._struct,)))
+        types = ("uint", *vectors) if self.form.dropout else ()
+        return (*structs, *(render("attention/dropout", type=t) for t in types))
+
     def _source(self, kind: str) -> KernelSource:
         tile, c = self.tile, ctype(self.dtype)
         micro = f"attention_{c}_{'x'.join(map(str, tile))}"
@@ -133,15 +140,9 @@ class _AttentionRoutine(Routine):
             shapes=tuple((tile.mr, 2 * count) for count in range(1, tile.vectors + 1)),
         )
         own_exp = (self.dtype.name, tile.lanes) in (("float32", 8), ("float32", 16), ("float64", 8))
-        preambles = [
-            gemm_preamble(),
-            render("attention/plan", operand=_OPERAND, plan=self._struct, call=_CALL),
-            micro_kernels,
-        ]
+        preambles = [gemm_preamble(), *self._preambles(f"uint{tile.lanes}"), micro_kernels]
         if own_exp:
             preambles.append(render("math/exp", dtype=self.dtype.name))
-        if self.form.dropout:
-            preambles.append(render("attention/dropout", types=("uint", f"uint{tile.lanes}")))
         return kernel_source(
             "attention/cpu",
             preambles=tuple(preambles),
@@ -161,12 +162,9 @@ class _AttentionRoutine(Routine):
         )
 
     def _simt_source(self, kind: str, rows: int, index: str) -> KernelSource:
-        preambles = [render("attention/plan", operand=_OPERAND, plan=self._struct, call=_CALL)]
-        if self.form.dropout:
-            preambles.append(render("attention/dropout", types=("uint",)))
         return kernel_source(
             "attention/simt",
-            preambles=tuple(preambles),
+            preambles=self._preambles(),
             kind=kind,
             ctype=ctype(self.dtype),
             index=index,
@@ -353,7 +351,11 @@ class AttentionGrad(_AttentionRoutine):
     def _kinds(self, x: _Inputs) -> dict[str, tuple[int, ...]]:
         if self.schedule == "simt":
             return {kind: (place, -1) for place, kind in enumerate(_SIMT_GRADIENTS)}
-        heads, units = x.q.shape[0] * x.k.shape[1], self.context.info.compute_units
-        if heads % units == 0 or heads >= ITEMS_PER_UNIT * units:
+        if self._fills_device(x.k.shape[0] * x.k.shape[1]):
             return {"gradients": (0, 1, 2)}
         return {"query_gradient": (0, -1, -1), "key_gradients": (-1, 1, 2)}
+
+    def _fills_device(self, heads: int) -> bool:
+        """Return whether all compute units have the same to do if each computes whole heads, or nearly so."""
+        units = self.context.info.compute_units
+        return heads % units == 0 or heads >= ITEMS_PER_UNIT * units

@@ -55,6 +55,7 @@ class Plans[Plan]:
         self._limit = limit
         self._plans: dict[Hashable, Plan] = {}
         self.get = self._plans.get
+        self.values = self._plans.values
 
     def __len__(self) -> int:
         return len(self._plans)

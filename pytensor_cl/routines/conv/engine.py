@@ -64,6 +64,7 @@ class Engine:
         self._cpu = CpuSchedule(self.dtype, register_bytes(context), lanes, units, context.tuning, direct)
         self._rendered = ConvKernels(self.dtype, lanes, self._cpu.im2col, epilogue)
         self._plans: Plans[_Plan] = Plans()
+        self._used: set[str] = set()
         self._kernels: dict[Method, Kernel] = {}
         self._winograd = Winograd(context, dtype, epilogue)
         self._fourier = Fourier(context, dtype, schedule)
@@ -82,6 +83,11 @@ class Engine:
     def method(self, p: Problem) -> Method:
         """Return the method for a simplified problem."""
         return self._chooser.method(p)
+
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that were planned so far."""
+        return self._used if "_plain" not in self.__dict__ else self._used | self._plain.methods
 
     # --- kernels ---
 
@@ -111,10 +117,12 @@ class Engine:
             convolution = simplify(whole.convolution(x, w, y))
             launch = self._fused_gradients[whole.name](simple, convolution, spans_of(convolution, x, w))
             if launch is not None:
+                self._used.add(whole.name)
                 return _Plan((partial(self._launch, launch),), self.epilogue is None or self.epilogue.fits)
         methods = [self.method(p) for p in simple]
         if self.epilogue is not None and not (self.epilogue.fits and all(m.applies_epilogue for m in methods)):
             return _Plan((), False)
+        self._used.update(m.name for m in methods)
         steps, stores = [], True
         for p, method in zip(simple, methods, strict=True):
             span = spans_of(p, x, w)

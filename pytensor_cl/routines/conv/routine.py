@@ -56,6 +56,11 @@ class _Convolution(Routine):
         self.geometry = Geometry(windows, groups, bool(flip))
         self.engine = Engine(context, self.dtype.name, self.schedule, epilogue)
 
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that calls so far have taken."""
+        return self.engine.methods
+
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel that most layouts need; others are built on demand."""
         return self.engine.sources()
@@ -194,6 +199,11 @@ class Convolve(Routine):
         self.dtype = context.check_dtype(dtype)
         self.output_dtypes = (self.dtype.name,)
         self.engine = Engine(context, self.dtype.name, self.schedule, direct=direct)
+
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that calls so far have taken."""
+        return self.engine.methods
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel that most layouts need; others are built on demand."""

@@ -1,6 +1,5 @@
 """Convolutions by Fourier transforms against sums over taps, with both schedules, and when they are chosen."""
 
-
 import numpy as np
 import pytest
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytensor.tensor.random.basic as basic
 import pytest
 
+from pytensor_cl.nn.dropout import MaskRV
 from pytensor_cl.routines.random.dirichlet import DirichletDraw
 from pytensor_cl.routines.random.distributions import DISTRIBUTIONS, VARIATES
 from pytensor_cl.routines.random.draw import Draw, HostDraw
@@ -30,6 +31,7 @@ PARAMETERS = {
     "LaplaceRV": [(1.0, 2.0)],
     "LogNormalRV": [(0.5, 0.7)],
     "LogisticRV": [(1.0, 2.0)],
+    "MaskRV": [(0.3,), (0.0,), (1.0,)],
     "NegBinomialRV": [(3.0, 0.4), (0.5, 0.05), (200.0, 0.5)],
     "NormalRV": [(1.0, 2.0)],
     "ParetoRV": [(2.0, 3.0)],
@@ -50,7 +52,9 @@ SIZES = ((), (7,), (3, 2000))
 
 
 def op_of(name, dtype=None):
-    """The Op of PyTensor."""
+    """The host Op."""
+    if name == "MaskRV":
+        return MaskRV()
     kind = getattr(basic, name)
     return kind(dtype=dtype or ("int64" if kind.dtype == "int64" else "float64"))
 

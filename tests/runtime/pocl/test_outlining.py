@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.routines.check import Check
 from pytensor_cl.runtime.compilation.variants import BuildVariant
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.runtime.pocl.outlining import outline
+from pytensor_cl.runtime.pocl.outlining import outline, outlined_kernels
 
 ALONE = "__attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))"
 BODY = """(__global const float *restrict x, /* a comma, a bracket ) and a brace } */
@@ -54,3 +55,9 @@ def test_results(context):
         buffers = fresh.from_host(x).buffer, y.buffer
         launched.launch(fresh.queue, (3, 2), (1, 1), *buffers, np.int64(10).tobytes())
         np.testing.assert_array_equal(fresh.download(y), [*(x + 10), 3])
+
+
+def test_check_of_a_condition_is_outlined(context):
+    """Without it, no other kernel of a function with a check would be in a batch."""
+    (source,) = Check(context, ValueError, "no").sources()
+    assert outlined_kernels(outline(source.source)) == [source.name]
