@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from pytensor_cl.pymc.parts import Moments
+
 MEMORY = 0.1
 """Weight of the last state of the chains in the direction in which they vary most."""
 
@@ -110,35 +112,29 @@ class PrincipalDirection:
         self._image = np.zeros_like(self._vector)
         self._count = 0
 
-    def update(self, positions: np.ndarray, centre: np.ndarray, inverse_mass: np.ndarray) -> np.ndarray:
-        """Take positions of shape (chains, parameters) into account.
+    def in_units(self, inverse_mass: np.ndarray) -> np.ndarray:
+        """Return the direction: its product with a position is a coordinate in units of the mass matrix."""
+        return self._vector / np.sqrt(inverse_mass)
 
-        Return the direction: its product with a position is a coordinate in units of the mass matrix.
-        """
+    def update(self, moments: Moments, inverse_mass: np.ndarray) -> np.ndarray:
+        """Take moments along the direction `in_units(inverse_mass)` into account, and return the new direction."""
         self._count += 1
-        scale = np.sqrt(inverse_mass)
-        direction = self._vector / scale
-        along = positions @ direction - centre @ direction
-        image = (along @ positions - along.sum() * centre) / (scale * len(positions))
+        image = moments.along / (np.sqrt(inverse_mass) * moments.chains)
         self._image += (image - self._image) * max(1 / self._count, MEMORY)
         length = float(np.linalg.norm(self._image))
         if 0 < length < math.inf:
             self._vector = self._image / length
-        return self._vector / scale
+        return self.in_units(inverse_mass)
 
 
-def usual_chains(
-    positions: np.ndarray, gradients: np.ndarray, centre: np.ndarray, inverse_mass: np.ndarray
-) -> np.ndarray:
+def usual_chains(squares: np.ndarray) -> np.ndarray:
     """Return which chains statistics over chains are made of: all but those far outside the others.
 
-    A chain is left out if its squared distance from the centre, or its squared gradient, in units of the mass matrix,
-    is above the median of all chains by more than 6 median absolute deviations of the logarithm, and not less than 3
-    and not more than 50 times the median. One chain of two million independent normal ones is.
+    A chain is left out if its squared distance from the centre, or its squared gradient (`chain_squares`), is above the
+    median of all chains by more than 6 median absolute deviations of the logarithm, and not less than 3 and not more
+    than 50 times the median. One chain of two million independent normal ones is.
     """
-    usual = np.ones(len(positions), bool)
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.square(gradients) @ inverse_mass, np.square(positions - centre) @ (1 / inverse_mass)
+    usual = np.ones(squares.shape[1], bool)
     for square in squares:
         finite = np.isfinite(square)
         logs = np.log(np.maximum(square[finite], 1e-300))
@@ -148,13 +144,6 @@ def usual_chains(
             spread = 6 * median(np.abs(logs - middle))
             usual[finite] &= logs <= middle + min(max(spread, math.log(3)), math.log(50))
     return usual
-
-
-def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and variances over chains; `numpy.var` makes one more temporary array."""
-    means = values.mean(axis=0)
-    moved = values - means
-    return means, np.square(moved, out=moved).mean(axis=0)
 
 
 class MassMatrix:
@@ -175,19 +164,13 @@ class MassMatrix:
         self._squares = np.zeros(size)
         self._count = 0
 
-    def update(self, positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Add positions and gradients of shape (chains, parameters), and return which chains were not left out."""
-        if self.centre is None:
-            self.centre = np.median(positions, axis=0)
-        usual = usual_chains(positions, gradients, self.centre, self.inverse_mass)
-        if usual.any():
-            q, g = (positions, gradients) if usual.all() else (positions[usual], gradients[usual])
-            means, variances = _moments(q)
-            self.centre = means
+    def update(self, moments: Moments) -> None:
+        """Add a state of the chains."""
+        if moments.chains:
+            self.centre = means = moments.mean
             self._count += 1
-            self._moments += [means, variances, _moments(g)[1]]
+            self._moments += [means, moments.squares / moments.chains, moments.slope_squares / moments.chains]
             self._squares += means**2
-        return usual
 
     def estimate(self) -> np.ndarray | None:
         """Return the inverse masses of the window and begin the next one; None if they are not finite."""

@@ -79,7 +79,7 @@ def _saved(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return value.bit_generator.state
     if isinstance(value, np.ndarray):
-        return value
+        return value.copy()  # a run changes some of its arrays in place
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.pymc.density import ModelDensity
+from pytensor_cl.pymc.parts import Parts
 
 BLOCK_BYTES = 4 << 20
 """Bytes of the normal numbers that are drawn in one call, at most."""
@@ -66,6 +67,7 @@ class Chains:
     def __init__(self, density: ModelDensity, chains: int, seed: Any, mode: Any) -> None:
         self.density = density
         self.chains = chains
+        self.parts = Parts()
         self._mode = mode
         self.rng = pytensor.shared(np.random.default_rng(seed), name="rng")
         self._position, self._gradient = self._state("position"), self._state("gradient")
@@ -85,11 +87,15 @@ class Chains:
 
     def positions(self) -> list[np.ndarray]:
         """Return copies of the positions, for each value variable."""
-        return list(self.density.split(np.asarray(self._position.get_value()), self.chains))
+        return list(self.density.split(self.flat_positions(), self.chains))
 
-    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return copies of the positions and gradients, as float64 of shape (chains, parameters)."""
-        position, gradient = (np.asarray(v.get_value(), "float64") for v in (self._position, self._gradient))
+    def flat_positions(self) -> np.ndarray:
+        """Return a copy of the positions, of shape (chains, parameters)."""
+        return np.array(self._position.get_value())
+
+    def flat_state(self, rows: Any = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of the positions and gradients of some chains, as float64 of shape (chains, parameters)."""
+        position, gradient = (np.asarray(v.get_value(), "float64")[rows] for v in (self._position, self._gradient))
         return position, gradient
 
     def set_inverse_temperature(self, value: float) -> None:
@@ -125,12 +131,12 @@ class NormalBlock:
         self.values = pytensor.shared(np.zeros(full, dtype), name="noise", shape=full)
         self.used = length
         following, drawn = pt.random.normal(size=full, rng=rng, return_next_rng=True)
-        self._draw = compile([], [], {rng: following, self.values: drawn.astype(dtype)}, "noise")
+        self.draw = compile([], [], {rng: following, self.values: drawn.astype(dtype)}, "noise")
 
     def take(self) -> int:
         """Return the place in the block of the numbers for the next trajectory."""
         if self.used == len(self):
-            self._draw()
+            self.draw()
             self.used = 0
         self.used += 1
         return self.used - 1
@@ -169,6 +175,16 @@ class Hamiltonian(Chains):
         matrices = [self._position, self._gradient, self._proposal, self._momentum, self._proposal_gradient]
         vectors = [self._log_density, self._proposal_density, self._energy, self._threshold]
         return [*matrices, *vectors, self.noise.values]
+
+    def between_trajectories(self) -> dict[str, Any]:
+        """Return by name the shared variables from which the next trajectory follows, with the random numbers."""
+        kept = [self._position, self._gradient, self._log_density]
+        return {shared.name: shared for shared in [*kept, *self.settings()]}
+
+    def settings(self) -> list[Any]:
+        """Return the shared variables that are the same for all chains."""
+        settings = [self.inverse_mass, self._momentum_scale, self._centre, self._direction]
+        return settings if self.density.temperature is None else [*settings, self.density.temperature]
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Move the chains, and return their log densities."""
@@ -216,6 +232,18 @@ class Hamiltonian(Chains):
         for _ in range(n_steps):
             self.step(step_size)
         return self.finish(step_size)
+
+    def adapting_trajectory(
+        self, step_size: float, n_steps: int, is_watched: bool, questions: Sequence[tuple[str, list[Any]]]
+    ) -> Trajectory:
+        """Move all chains, and let their parts see the state (`parts.Part.see`); questions will follow."""
+        found = self.trajectory(step_size, n_steps)
+        self.parts.see(*self.flat_state(), found.log_density, is_watched)
+        return found
+
+    def draw(self, step_size: float, lengths: Iterator[int]) -> Trajectory:
+        """Move all chains along trajectories of so many steps as the first of `lengths` is; others will follow."""
+        return self.trajectory(step_size, next(lengths))
 
     def try_step(self, step_size: float) -> np.ndarray:
         """Return the acceptance probabilities of one step from the positions, and stay there."""

@@ -194,12 +194,12 @@ def _back(
 def move_to_bulk(chains: Any, superchains: int) -> None:
     """Move the chains of each superchain to a point where they can move (`approach`)."""
     superchain, first = superchain_members(chains.chains, superchains)
-    positions = chains.flat_state()[0][first]
+    positions = chains.flat_state(first)[0]
 
     def evaluate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         flat = points[superchain]
         density = chains.set_positions(list(chains.density.split(flat, chains.chains)))
-        return np.asarray(density[first], "float64"), chains.flat_state()[1][first]
+        return np.asarray(density[first], "float64"), chains.flat_state(first)[1]
 
     # In as many dimensions, half of the squared distance from the mode of a normal distribution is about half of them.
     evaluate(approach(evaluate, positions, 10 + positions.shape[1] / 2))

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-_LEAST_STATES = 4
-"""Fewest states of a chain that say something about where it moves."""
+from pytensor_cl.pymc.parts import LEAST_STATES, AnyParts, log_volumes, usual_deviations
+
 _ALLOWANCE = 10.0
 """A chain may be in a region whose mass is exp(-10) of the others'."""
 _SPREADS = 30.0
@@ -23,6 +23,10 @@ class States(Protocol):
     """Chains that can be looked at and moved."""
 
     chains: int
+
+    @property
+    def parts(self) -> AnyParts:
+        """The parts of the chains, which answer questions about their states."""
 
     def positions(self) -> list[np.ndarray]:
         """Return an array of shape (chains, *shape) for each value variable."""
@@ -50,32 +54,24 @@ def lost_chains(log_density: np.ndarray, deviations: np.ndarray, excess: np.ndar
 
     The criterion holds as long as a quarter of the chains are where the mass is.
     """
+    usual = usual_deviations(deviations)
+    if usual is None:
+        return np.zeros(len(deviations), bool)
     moves = (deviations > 0).any(axis=1)
-    if not moves.any():
-        return np.zeros(len(moves), bool)
-    # A parameter that no chain moves does not count.
-    usual = np.median(deviations[moves], axis=0)
-    widths = np.maximum(deviations, 1e-10 * usual)[:, usual > 0]
-    alone = float(np.sqrt(deviations.shape[1] / 2))
+    return _judged(log_density, log_volumes(deviations, usual), moves, excess, deviations.shape[1])
+
+
+def _judged(
+    log_density: np.ndarray, volumes: np.ndarray, moves: np.ndarray, excess: np.ndarray | float, size: int
+) -> np.ndarray:
+    """Return which chains are lost, from log densities, logarithms of volumes, and whether they moved."""
+    alone = float(np.sqrt(size / 2))
     low, low_at_rest = (
         _far_below(log_density, log_density, spreads, alone) for spreads in (_SPREADS, _SPREADS_AT_REST)
     )
     is_low = np.where(moves, low, low_at_rest)
-    most = log_density + np.log(widths).sum(axis=1)
+    most = log_density + volumes
     return is_low & _far_below(most, most - excess, _SPREADS, alone)
-
-
-def mass_excess(deviations: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Return by how much the logarithm of the mass of each chain's region is overestimated by deviations, at most.
-
-    The volume of a distribution (the exponential of its entropy) is at most the volume of independent normal variables
-    with the same deviations, and at least the volume of independent normal variables with the same root mean squared
-    gradients (Stam's inequality).
-    """
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        product = deviations * slopes
-        logs = np.where(product > 0, np.log(product), 0.0)
-    return np.maximum(logs.sum(axis=1), 0.0)
 
 
 def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: float) -> np.ndarray:
@@ -94,47 +90,31 @@ def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: fl
 
 
 class LostChainMonitor:
-    """Moments of each chain in a part of the warm-up, by which lost chains are found and started again."""
+    """Finds lost chains from their moments in a part of the warm-up, and starts them again."""
 
     def __init__(self, chains: States, size: int) -> None:
         self._chains = chains
-        self._shape = (chains.chains, size)
+        self._size = size
         self.restarted: set[int] = set()
         self.excess = 0.0
         # Chains are exchangeable: a generator of its own chooses whose positions are taken.
         self._rng = np.random.default_rng(chains.chains)
-        self.forget()
 
     def forget(self) -> None:
         """Begin another part of the warm-up."""
-        self._count = 0
-        self._origin = np.zeros(self._shape)
-        self._sums = np.zeros((3, *self._shape))
-        self._log_density = np.zeros(self._shape[0])
-
-    def add(self, positions: np.ndarray, gradients: np.ndarray, log_density: np.ndarray) -> None:
-        """Take a state of each chain into account; positions and gradients have the shape (chains, parameters)."""
-        if not self._count:
-            self._origin = positions.copy()
-        self._count += 1
-        moved = positions - self._origin
-        self._sums[0] += moved
-        self._sums[1] += np.square(moved, out=moved)
-        with np.errstate(over="ignore"):
-            self._sums[2] += gradients * gradients
-        self._log_density += log_density
+        self._chains.parts.forget()
 
     def restart_lost(self) -> int:
         """Move lost chains to where others are, forget what they did, and return how many there were."""
-        n = self._count
-        if n < _LEAST_STATES:
+        usual = [part for part in self._chains.parts.ask("usual_deviations") if part is not None]
+        if not usual:
             return 0
-        deviations = np.sqrt(np.maximum(self._sums[1] / n - (self._sums[0] / n) ** 2, 0))
-        excess = mass_excess(deviations, np.sqrt(self._sums[2] / n))
+        found = np.concatenate(self._chains.parts.ask("regions", np.median(usual, axis=0)), axis=1)
+        log_density, volumes, excess, moves = found
         finite = excess[np.isfinite(excess)]
         if finite.size:
             self.excess = max(self.excess, float(np.quantile(finite, _HIGH_SHARE, method="lower")))
-        lost = lost_chains(self._log_density / n, deviations, excess)
+        lost = _judged(log_density, volumes, moves > 0, excess, self._size)
         self.forget()
         if lost.any():
             self.restarted.update(int(index) for index in np.flatnonzero(lost))
@@ -151,7 +131,7 @@ def find_lost(draws: np.ndarray, stats: Mapping[str, np.ndarray], excess: float 
     warm-up such a chain does not start again if its density is large: the narrow place where it is belongs to the
     posterior.
     """
-    if draws.shape[1] < _LEAST_STATES:
+    if draws.shape[1] < LEAST_STATES:
         return np.zeros(0, int)
     # A deviation of exactly zero for a chain that does not move.
     deviations = (draws - draws[:, :1]).std(axis=1, dtype="float64")

@@ -8,6 +8,7 @@ import numpy as np
 from pytensor_cl.pymc.adaptation import usual_chains
 from pytensor_cl.pymc.langevin import Langevin, Steps
 from pytensor_cl.pymc.lost import LostChainMonitor
+from pytensor_cl.pymc.parts import chain_squares
 from pytensor_cl.pymc.samplers import Iteration
 
 FOLDS = 4
@@ -110,7 +111,7 @@ class Meads:
     def _look_for_lost_chains(self, trajectory: Steps) -> None:
         """Restart lost chains after three quarters of the warm-up, and at its end."""
         if self._count > self._tune // 2:
-            self.monitor.add(*self._chains.flat_state(), trajectory.log_density)
+            self._chains.parts.see(*self._chains.flat_state(), trajectory.log_density)
         if self._count in (3 * self._tune // 4, self._tune):
             self.monitor.restart_lost()
             self.monitor.forget()
@@ -121,7 +122,8 @@ class Meads:
     def _statistics(self) -> list[Fold]:
         """Return the parameters from the chains of each fold, but for those far outside the others."""
         positions, gradients = self._chains.flat_state()
-        usual = usual_chains(positions, gradients, np.median(positions, axis=0), self._inverse_mass)
+        centre = np.median(positions, axis=0)
+        usual = usual_chains(chain_squares(positions, gradients, centre, self._inverse_mass))
         found = []
         for fold in self._folds:
             members = fold[usual[fold]]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -10,7 +11,8 @@ import pytensor.tensor as pt
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import compile_function
 from pytensor_cl.pymc.lost import LostChainMonitor
-from pytensor_cl.pymc.samplers import Iteration, State, StepAndMass, window_ends
+from pytensor_cl.pymc.parts import Parts
+from pytensor_cl.pymc.samplers import Iteration, StepAndMass, window_ends
 from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
 
 _EARLY_DEPTH = 4
@@ -32,6 +34,7 @@ class TreeChains:
         self.density = density
         self.chains = chains
         self.max_depth = int(math.log2(max_steps + 1))
+        self.parts = Parts()
         self.inverse_mass = np.ones(density.size)
         self.trees = new_trees(chains, density.size, self.max_depth)
         self._rng = np.random.default_rng(seed)
@@ -79,9 +82,9 @@ class TreeChains:
         """Return the draws of the last iteration."""
         return list(self.density.split(self._latest, self.chains))
 
-    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions and gradients that trees begin at, of shape (chains, parameters)."""
-        return self.trees.start_position, self.trees.start_gradient
+    def flat_state(self, rows: Any = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions and gradients that trees of some chains begin at, of shape (chains, parameters)."""
+        return self.trees.start_position[rows], self.trees.start_gradient[rows]
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix; `begin` must follow."""
@@ -201,7 +204,8 @@ class Nuts:
     def _adapt(self) -> None:
         trees = self._chains.trees
         acceptance, log_density = (trees.statistics[STATISTICS.index(name)] for name in ("acceptance_rate", "lp"))
-        self._adaptation.update(
-            acceptance.mean(axis=0),
-            [State(*state) for state in zip(trees.draws, trees.gradients, log_density, strict=True)],
-        )
+        usual = np.ones(self._chains.chains, bool)
+        for state in zip(trees.draws, trees.gradients, log_density, strict=True):
+            self._chains.parts.see(*state, self._adaptation.is_watching)
+            usual &= self._adaptation.look()[0]
+        self._adaptation.update(acceptance.mean(axis=0), usual, len(trees.draws))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.pymc.checkpoint import load_state_dict, state_dict
+from pytensor_cl.pymc.cluster import ClusterHamiltonian
 from pytensor_cl.pymc.diagnostics import bulk_ess
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.langevin import Langevin
@@ -19,7 +20,7 @@ from pytensor_cl.pymc.progress import progress_bar, warn
 from pytensor_cl.pymc.samplers import Chees, Iteration
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
-AnyChains = Hamiltonian | Langevin | ShardedHamiltonian | TreeChains
+AnyChains = ClusterHamiltonian | Hamiltonian | Langevin | ShardedHamiltonian | TreeChains
 AnySampler = Chees | Meads | Nuts
 
 
@@ -145,9 +146,9 @@ class Run:
         try:
             with _stop_signals() as stopped, progress_bar(total, label, settings.progressbar) as show:
                 if self._index == 0:
-                    self.sampler.start()
+                    self._or_go_back(self.sampler.start, save)
                 while self._index < total and not self._is_enough:
-                    record = self._iterate()
+                    record = self._or_go_back(self._iterate, save)
                     if callback is not None:
                         try:
                             callback(record)
@@ -166,6 +167,18 @@ class Run:
             warn(f"interrupted: {len(self.kept)} of {settings.draws} draws are there")
         else:
             save(True)
+
+    def _or_go_back(self, move: Callable[[], Any], save: Callable[[bool], None]) -> Any:
+        """Do what moves the chains. If machines fail in the middle, a checkpoint of the state before is written."""
+        if not isinstance(self._chains, ClusterHamiltonian):
+            return move()
+        before = state_dict(self.sampler)
+        try:
+            return move()
+        except Exception:
+            load_state_dict(self.sampler, before)
+            save(True)
+            raise
 
     def _iterate(self) -> Record:
         """Move the chains once, and return what a callback gets."""

@@ -1,15 +1,26 @@
 """Markov chains of Hamiltonian trajectories: ChEES-HMC and HMC with a fixed trajectory length."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pytensor_cl.pymc.adaptation import Adam, DualAveraging, MassMatrix, PrincipalDirection, halton, harmonic_mean
+from pytensor_cl.pymc.adaptation import (
+    Adam,
+    DualAveraging,
+    MassMatrix,
+    PrincipalDirection,
+    halton,
+    harmonic_mean,
+    usual_chains,
+)
+from pytensor_cl.pymc.cluster import ClusterHamiltonian
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
 from pytensor_cl.pymc.lost import LostChainMonitor, States
+from pytensor_cl.pymc.parts import Moments, combined
 from pytensor_cl.pymc.shards import ShardedHamiltonian
 
 EARLY_STEPS = 10
@@ -29,21 +40,10 @@ class Iteration(NamedTuple):
     tuning: bool
 
 
-class State(NamedTuple):
-    """State of all chains after an iteration."""
-
-    positions: np.ndarray  # float64, shape (chains, parameters), as the gradients
-    gradients: np.ndarray
-    log_density: np.ndarray
-
-
 class SteppingChains(States, Protocol):
     """Chains whose step size and mass matrix can be adapted."""
 
     density: ModelDensity
-
-    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return positions and gradients, as float64 of shape (chains, parameters)."""
 
     def try_step(self, step_size: float) -> np.ndarray:
         """Return the acceptance probabilities of one step from the positions, and stay there."""
@@ -98,22 +98,45 @@ class StepAndMass:
             step_size *= 2.0 if grows else 0.5
         self._step.restart(step_size)
 
-    def update(self, acceptance: np.ndarray, states: Sequence[State]) -> np.ndarray:
-        """Take iterations of the warm-up into account, and return which chains are far outside the others."""
-        usual = np.ones(len(acceptance), bool)
-        for state in states:
-            usual &= self.mass.update(state.positions, state.gradients)
-            if self._count >= self._watches_from:
-                self.monitor.add(*state)
+    @property
+    def is_watching(self) -> bool:
+        """Whether lost chains are looked for in the next state."""
+        return self._count >= self._watches_from
+
+    def questions(self, direction: np.ndarray | None) -> list[tuple[str, list[Any]]]:
+        """Return what the parts of the chains will be asked after the next state, if no chain is far outside."""
+        if self.mass.centre is None:
+            return []
+        return [("squares", [self.mass.centre, self.mass.inverse_mass]), ("moments", [None, direction])]
+
+    def look(self, direction: np.ndarray | None = None) -> tuple[np.ndarray, Moments]:
+        """Take the state that the parts of the chains have into account for the mass matrix.
+
+        Return which chains are not far outside the others, and their moments.
+        """
+        parts, mass = self._chains.parts, self.mass
+        if mass.centre is None:
+            mass.centre = np.median(parts.ask("medians"), axis=0)
+        usual = usual_chains(np.concatenate(parts.ask("squares", mass.centre, mass.inverse_mass), axis=1))
+        moments = self.moments(usual, direction)
+        mass.update(moments)
+        return usual, moments
+
+    def moments(self, usual: np.ndarray, direction: np.ndarray | None) -> Moments:
+        """Return the moments of some chains in the state that the parts have."""
+        parts = self._chains.parts
+        return combined(parts.ask("moments", direction, masks=parts.divided(usual)), direction)
+
+    def update(self, acceptance: np.ndarray, usual: np.ndarray, iterations: int = 1) -> None:
+        """Adapt to iterations of the warm-up, whose states have been looked at."""
         # A chain that never accepts must not make the harmonic mean 0 and the step size of all chains vanish.
         self._step.update(harmonic_mean(np.maximum(acceptance[usual] if usual.any() else acceptance, 1e-2)))
-        self._count += len(states)
+        self._count += iterations
         if self._count in self._windows or self._count == self._tune:
             if self._count > self._tune // 2:
                 self.monitor.restart_lost()
             self.monitor.forget()
         self.has_new_mass = self._count in self._windows and self._change_mass()
-        return usual
 
     def _change_mass(self) -> bool:
         before = self.mass.inverse_mass
@@ -137,7 +160,7 @@ class Chees:
 
     def __init__(
         self,
-        hamiltonian: Hamiltonian | ShardedHamiltonian,
+        hamiltonian: ClusterHamiltonian | Hamiltonian | ShardedHamiltonian,
         tune: int,
         target_accept: float,
         max_steps: int,
@@ -172,40 +195,47 @@ class Chees:
     def iterate(self) -> Iteration:
         """Move all chains once, and adapt if that is part of the warm-up."""
         tuning = self._count < self._tune
-        step_size = self.step_size
-        jitter = self._shortest + (1 - self._shortest) * halton(self._count)
-        most = min(self._max_steps, EARLY_STEPS) if self._count < self._tune // 3 else self._max_steps
-        n_steps = min(max(math.ceil(jitter * self.trajectory_length / step_size), 1), most)
-        trajectory = self._hamiltonian.trajectory(step_size, n_steps)
+        step_size, n_steps = self.step_size, self._n_steps(self._count)
         if tuning:
-            self._adapt(trajectory, step_size, n_steps)
+            trajectory = self._warm_up(step_size, n_steps)
+        else:
+            trajectory = self._hamiltonian.draw(step_size, map(self._n_steps, count(self._count)))
         self._count += 1
         stats = {} if tuning else trajectory.statistics(step_size, n_steps)
         return Iteration(stats, step_size, n_steps, tuning)
+
+    def _n_steps(self, index: int) -> int:
+        """Return the number of steps of an iteration, if it has the step size and length of the next one."""
+        jitter = self._shortest + (1 - self._shortest) * halton(index)
+        most = min(self._max_steps, EARLY_STEPS) if index < self._tune // 3 else self._max_steps
+        return min(max(math.ceil(jitter * self.trajectory_length / self.step_size), 1), most)
 
     @property
     def monitor(self) -> LostChainMonitor:
         """The monitor that restarts chains that are lost in the warm-up."""
         return self._adaptation.monitor
 
-    def _adapt(self, trajectory: Trajectory, step_size: float, n_steps: int) -> None:
-        state = State(*self._hamiltonian.flat_state(), trajectory.log_density)
-        usual = self._adaptation.update(trajectory.acceptance, [state])
+    def _warm_up(self, step_size: float, n_steps: int) -> Trajectory:
+        """Move all chains, and adapt what is adapted."""
+        adaptation, mass = self._adaptation, self._adaptation.mass
+        direction = self._direction.in_units(mass.inverse_mass) if self._adapts_length else None
+        trajectory = self._hamiltonian.adapting_trajectory(
+            step_size, n_steps, adaptation.is_watching, adaptation.questions(direction)
+        )
+        usual, moments = adaptation.look(direction)
+        adaptation.update(trajectory.acceptance, usual)
         if self._adapts_length:
             self._adapt_length(trajectory, usual, step_size, n_steps)
-            self._adapt_direction(state.positions if usual.all() else state.positions[usual])
-        if self._adaptation.has_new_mass:
+            if moments.chains and mass.centre is not None:
+                if adaptation.has_new_mass:
+                    moments = adaptation.moments(usual, self._direction.in_units(mass.inverse_mass))
+                # The next trajectories are measured along the direction in which the positions vary most.
+                self._hamiltonian.set_direction(mass.centre, self._direction.update(moments, mass.inverse_mass))
+        if adaptation.has_new_mass:
             # The gradient with respect to the length has another scale now.
             self._length.restart()
             self._direction.restart()
-
-    def _adapt_direction(self, positions: np.ndarray) -> None:
-        """Measure the next trajectories along the direction in which the positions vary most."""
-        mass = self._adaptation.mass
-        if len(positions) and mass.centre is not None:
-            self._hamiltonian.set_direction(
-                mass.centre, self._direction.update(positions, mass.centre, mass.inverse_mass)
-            )
+        return trajectory
 
     def _adapt_length(self, trajectory: Trajectory, usual: np.ndarray, step_size: float, n_steps: int) -> None:
         """Change the length so that the mean square of `change`, divided by the cost of a trajectory, grows."""

@@ -20,6 +20,8 @@ from pytensor_cl.pymc.arguments import (
     superchain_number,
 )
 from pytensor_cl.pymc.checkpoint import Checkpoint, model_digest
+from pytensor_cl.pymc.cluster import ClusterHamiltonian, payload_of
+from pytensor_cl.pymc.crew import check_client
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
@@ -35,8 +37,8 @@ from pytensor_cl.pymc.prior import PriorDraws
 from pytensor_cl.pymc.progress import warn
 from pytensor_cl.pymc.run import AnyChains, AnySampler, Draws, Record, Run, Settings
 from pytensor_cl.pymc.samplers import Chees
-from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices
-from pytensor_cl.pymc.tempering import temper
+from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices, check_shards
+from pytensor_cl.pymc.tempering import AnyHamiltonian, temper
 
 _ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
@@ -66,6 +68,8 @@ def sample(
     var_names: Sequence[str] | None = None,
     log_likelihood: bool = False,
     devices: Sequence[str] | None = None,
+    client: Any = None,
+    shards: int | None = None,
     mode: Any = "OPENCL",
     progressbar: bool = True,
     callback: Callable[[Record], Any] | None = None,
@@ -124,9 +128,17 @@ def sample(
     log_likelihood : bool
         Whether the result has the log density of each observation.
     devices : sequence of str, optional
-        Names of up to four contexts (flag ``contexts``, `pytensor_cl.use`), among which the chains are divided. Not for
-        ``"meads"``. The draws do not depend on the number of devices, if they are of the same kind; they are others
-        than without ``devices``. Default: the default context.
+        Names of as many contexts as there are shards, or fewer (flag ``contexts``, `pytensor_cl.use`), among which the
+        chains are divided. Not for ``"meads"`` and ``"nuts"``. The draws do not depend on the number of devices, if
+        they are of the same kind; they are others than without ``devices``. Default: the default context.
+    client : dask.distributed.Client, optional
+        The client of a Dask cluster, among whose workers the chains are divided, instead of ``devices``. Each worker
+        computes on its own default context. The draws do not depend on the number of workers, if they are of the same
+        kind; with as many shards they are those of ``devices``. The chains of a worker that is lost go on elsewhere,
+        and nothing of the draws changes. The model must be one that can be pickled.
+    shards : int, optional
+        Number of equal parts of the chains with ``devices`` or ``client``, which share no random numbers, at most half
+        of `chains`; default 4. At most so many devices or workers have something to do. The draws depend on it.
     mode
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
@@ -162,9 +174,11 @@ def sample(
         If the warm-up is interrupted; there are no draws. SIGTERM raises `SystemExit` there.
     MemoryError
         If memory does not hold the draws.
+    RuntimeError
+        If all workers of a cluster are lost, and no other comes within a minute. The checkpoint is written.
     TypeError
         If an argument is of the wrong type, or one of `pymc.sample` that this function has not; the message says what
-        there is instead.
+        there is instead. If the model cannot be pickled for the workers of a cluster.
     pymc.exceptions.SamplingError
         If no starting point with a finite log density is found, or the likelihood is zero at all draws from the prior.
 
@@ -184,17 +198,14 @@ def sample(
     check_initvals(model, initvals, sampler)
     check_var_names(model, var_names)
     check_callback(callback)
-    if devices is not None:
-        if sampler in _ONE_DEVICE:
-            raise ValueError(f"sampler {sampler!r} runs on one device: {_ONE_DEVICE[sampler]}")
-        check_devices(devices, chains)
+    shards = _check_places(sampler, chains, devices, client, shards)
     seeds = entropy(random_seed)
     if target_accept is None:
         target_accept = _TARGET_ACCEPT.get(sampler, 0.651)
     if sampler == "hmc" and trajectory_length is None:
         trajectory_length = float(np.pi)
     settings = Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
-    call = _Call(model, settings, chains, superchains, mode, devices)
+    call = _Call(model, settings, chains, superchains, mode, devices, client, shards)
     file = saved = None
     if checkpoint is not None:
         starts = {
@@ -219,7 +230,11 @@ def sample(
         if file is not None and (now or file.is_due):
             file.save({"run": run.state_dict(), "tempering": tempering})
 
-    run.go(callback, save)
+    try:
+        run.go(callback, save)
+    finally:
+        if isinstance(state, ClusterHamiltonian):
+            state.close()
     values = run.kept.values()
     with _always_device():
         posterior = constrain(model, values, var_names, mode)
@@ -237,6 +252,29 @@ class _Call(NamedTuple):
     superchains: int
     mode: Any
     devices: Sequence[str] | None
+    client: Any
+    shards: int | None
+
+
+def _check_places(
+    sampler: str, chains: int, devices: Sequence[str] | None, client: Any, shards: int | None
+) -> int | None:
+    """Raise if chains cannot be divided as is wanted; return the number of shards, None if they are on one device."""
+    if devices is None and client is None:
+        if shards is not None:
+            raise ValueError("shards= needs devices= or client=: without them the chains are on one device")
+        return None
+    if devices is not None and client is not None:
+        raise ValueError("devices= and client= cannot be given both: each worker has the device of its own flags")
+    if sampler in _ONE_DEVICE:
+        raise ValueError(f"sampler {sampler!r} runs on one device: {_ONE_DEVICE[sampler]}")
+    shards = check_shards(chains, shards, "devices=" if client is None else "client=")
+    if client is not None:
+        check_client(client)
+    else:
+        assert devices is not None
+        check_devices(devices, shards)
+    return shards
 
 
 def _arguments(call: _Call) -> dict[str, Any]:
@@ -248,6 +286,8 @@ def _arguments(call: _Call) -> dict[str, Any]:
         "chains": call.chains,
         "superchains": call.superchains,
         "devices": call.devices is not None,
+        "client": call.client is not None,
+        "shards": call.shards,
         "mode": str(call.mode),
     }
 
@@ -274,7 +314,7 @@ def _at_prior(
         return state, saved["tempering"]
     begun = perf_counter()
     _, log_share = prior.find(int(seeds.spawn(1)[0].generate_state(1)[0]), call.chains, state.set_positions)
-    assert isinstance(state, Hamiltonian | ShardedHamiltonian)
+    assert isinstance(state, AnyHamiltonian)
     evidence, stages = temper(state, seeds.spawn(1)[0], _MOVES, log_share, prior.is_rounded)
     seconds = perf_counter() - begun
     return state, {"log_marginal_likelihood": evidence, "temperatures": stages, "tempering_time": seconds}
@@ -319,7 +359,12 @@ def _state(call: _Call, shapes: Mapping[str, tuple[int, ...]], seed: np.random.S
     _check_memory(density, chains, call.settings.draws)
     if call.devices is not None:
         others = [ModelDensity(model, shapes, tempered=is_tempered) for _ in call.devices[1:]]
-        return ShardedHamiltonian([density, *others], chains, seed, mode, call.devices)
+        assert call.shards is not None
+        return ShardedHamiltonian([density, *others], chains, seed, mode, call.devices, call.shards)
+    if call.client is not None:
+        assert call.shards is not None
+        payload = payload_of(model, shapes, is_tempered, chains // call.shards, mode)
+        return ClusterHamiltonian(density, chains, seed, call.client, payload, call.shards, call.settings.draws)
     if sampler == "nuts":
         return TreeChains(density, chains, seed, mode, call.settings.max_steps)
     return (Langevin if sampler == "meads" else Hamiltonian)(density, chains, seed, mode)

@@ -1,6 +1,6 @@
 """Chains that are divided among several devices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,34 +9,45 @@ import numpy as np
 from pytensor_cl.pymc.checkpoint import load_state_dict, state_dict
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
+from pytensor_cl.pymc.parts import Parts
 from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
 
 SHARDS = 4
-"""Parts of the chains. There are as many whatever the number of devices, so that each part computes the same."""
+"""Parts of the chains, if no number is given: whatever the number of devices, so that each part computes the same."""
 
 
-def check_devices(devices: Sequence[str], chains: int) -> None:
-    """Raise if chains cannot be divided among devices."""
-    if chains % SHARDS or chains < 2 * SHARDS:
-        raise ValueError(
-            f"with devices=, chains must be a multiple of {SHARDS} and at least {2 * SHARDS}, not {chains}"
-        )
-    if not 0 < len(devices) <= SHARDS or len(set(devices)) < len(devices):
-        raise ValueError(f"devices must be one to {SHARDS} different names of contexts, not {list(devices)}")
+def check_shards(chains: int, shards: int | None, why: str) -> int:
+    """Return the number of shards, or raise if chains cannot be divided among them."""
+    if shards is None:
+        shards = SHARDS
+    if not isinstance(shards, int | np.integer) or isinstance(shards, bool):
+        raise TypeError(f"shards must be an integer, not {shards!r}")
+    if shards < 1:
+        raise ValueError(f"shards must be at least 1, not {shards}")
+    if chains % shards or chains < 2 * shards:
+        raise ValueError(f"with {why}, chains must be a multiple of {shards} and at least {2 * shards}, not {chains}")
+    return int(shards)
+
+
+def check_devices(devices: Sequence[str], shards: int) -> None:
+    """Raise if shards cannot be divided among devices."""
+    if not 0 < len(devices) <= shards or len(set(devices)) < len(devices):
+        raise ValueError(f"devices must be one to {shards} different names of contexts, not {list(devices)}")
     for name in devices:
         if name not in defined_contexts():
             raise undefined_context(name)
 
 
-class _Shard:
+class Shard:
     """The state of a part of the chains, between two turns on its device."""
 
-    def __init__(self, hamiltonian: Hamiltonian, seed: np.random.SeedSequence) -> None:
-        self._cells = [shared.container.storage for shared in hamiltonian.state()]
-        self._values = [np.array(shared.get_value()) for shared in hamiltonian.state()]
+    def __init__(self, hamiltonian: Hamiltonian, generator: np.random.Generator, variables: Mapping[Any, Any]) -> None:
+        """Begin with values of shared variables, which are copied."""
+        self._cells = [shared.container.storage for shared in variables]
+        self._values = [np.array(value) for value in variables.values()]
         self._generator_cell = hamiltonian.rng.container.storage
-        self._generator: Any = np.random.default_rng(seed)
-        self._noise, self._used = hamiltonian.noise, hamiltonian.noise.used
+        self._generator: Any = generator
+        self._noise, self._used = hamiltonian.noise, len(hamiltonian.noise)
 
     def enter(self) -> None:
         """Put the state into the shared variables. No reference is kept: updates may use the memory of old values."""
@@ -56,9 +67,8 @@ class _Shard:
 class ShardedHamiltonian:
     """Hamiltonian trajectories of chains on several devices; it does what a `Hamiltonian` does on one.
 
-    The chains are in `SHARDS` parts of equal size, each with random numbers of its own. Devices take them in turn, and
-    compute at the same time. Statistics are over all chains, in the order of the parts, but for one: the criterion
-    of the trajectory length compares a chain with the mean of its part.
+    The chains are in parts of equal size, each with random numbers of its own. Devices take them in turn, and
+    compute at the same time. Statistics are over all chains, in the order of the parts.
     """
 
     def __init__(
@@ -68,16 +78,21 @@ class ShardedHamiltonian:
         seed: np.random.SeedSequence,
         mode: Any,
         devices: Sequence[str],
+        shards: int = SHARDS,
     ) -> None:
         self.density = densities[0]
         self.chains = chains
-        self._part = chains // SHARDS
+        self.parts = Parts(shards)
+        self._part = chains // shards
         self._devices: list[Hamiltonian] = []
         for density, name in zip(densities, devices, strict=True):
             with default_context(name):
                 self._devices.append(Hamiltonian(density, self._part, 0, mode))
-        seeds = seed.spawn(SHARDS)
-        self._shards = [_Shard(self._devices[i % len(devices)], seeds[i]) for i in range(SHARDS)]
+        self._shards = []
+        for i, of_shard in enumerate(seed.spawn(shards)):
+            device = self._devices[i % len(devices)]
+            fresh = {shared: shared.get_value() for shared in device.state()}
+            self._shards.append(Shard(device, np.random.default_rng(of_shard), fresh))
         self._threads = ThreadPoolExecutor(len(devices), "pytensor-cl-chains")
 
     def _each(self, compute: Callable[[Hamiltonian, slice], Any]) -> list[Any]:
@@ -85,7 +100,7 @@ class ShardedHamiltonian:
 
         def of_device(index: int) -> list[Any]:
             found = []
-            for i in range(index, SHARDS, len(self._devices)):
+            for i in range(index, len(self._shards), len(self._devices)):
                 self._shards[i].enter()
                 try:
                     found.append(compute(self._devices[index], slice(i * self._part, (i + 1) * self._part)))
@@ -94,7 +109,7 @@ class ShardedHamiltonian:
             return found
 
         results = list(self._threads.map(of_device, range(len(self._devices))))
-        return [results[i % len(results)][i // len(results)] for i in range(SHARDS)]
+        return [results[i % len(results)][i // len(results)] for i in range(len(self._shards))]
 
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Move the chains, and return their log densities (`Chains.set_positions`)."""
@@ -105,10 +120,10 @@ class ShardedHamiltonian:
         parts = self._each(lambda device, part: device.positions())
         return [np.concatenate(values) for values in zip(*parts, strict=True)]
 
-    def flat_state(self) -> tuple[np.ndarray, np.ndarray]:
+    def flat_state(self, rows: Any = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """Return copies of the positions and gradients (`Chains.flat_state`)."""
         positions, gradients = zip(*self._each(lambda device, part: device.flat_state()), strict=True)
-        return np.concatenate(positions), np.concatenate(gradients)
+        return np.concatenate(positions)[rows], np.concatenate(gradients)[rows]
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix of all chains."""
@@ -138,10 +153,23 @@ class ShardedHamiltonian:
         parts = self._each(lambda device, part: device.trajectory(step_size, n_steps))
         return Trajectory(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
+    def adapting_trajectory(
+        self, step_size: float, n_steps: int, is_watched: bool, questions: Sequence[tuple[str, list[Any]]]
+    ) -> Trajectory:
+        """Move all chains, and let their parts see the state (`Hamiltonian.adapting_trajectory`)."""
+        found = self.trajectory(step_size, n_steps)
+        self.parts.see(*self.flat_state(), found.log_density, is_watched)
+        return found
+
+    def draw(self, step_size: float, lengths: Iterator[int]) -> Trajectory:
+        """Move all chains along trajectories of so many steps as the first of `lengths` is (`Hamiltonian.draw`)."""
+        return self.trajectory(step_size, next(lengths))
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each part (`checkpoint.state_dict`)."""
-        return {"parts": self._each(lambda device, part: state_dict(device))}
+        return {"parts": self._each(lambda device, part: state_dict(device)), "sums": self.parts.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Give each part a state."""
         self._each(lambda device, part: load_state_dict(device, state["parts"][part.start // self._part]))
+        self.parts.load_state_dict(state["sums"])

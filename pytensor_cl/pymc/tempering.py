@@ -8,9 +8,12 @@ import pytensor
 from scipy.special import logsumexp
 
 from pytensor_cl.pymc.adaptation import DualAveraging, halton
+from pytensor_cl.pymc.cluster import ClusterHamiltonian
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.progress import warn
 from pytensor_cl.pymc.shards import ShardedHamiltonian
+
+AnyHamiltonian = ClusterHamiltonian | Hamiltonian | ShardedHamiltonian
 
 _LENGTH = math.pi
 """Longest trajectory, in units of the mass matrix."""
@@ -55,7 +58,7 @@ def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
 
 
 def temper(
-    hamiltonian: Hamiltonian | ShardedHamiltonian,
+    hamiltonian: AnyHamiltonian,
     seed: np.random.SeedSequence,
     moves: int,
     log_share: float = 0.0,
@@ -103,7 +106,7 @@ def temper(
     return log_evidence, stages
 
 
-def _spread(hamiltonian: Hamiltonian | ShardedHamiltonian, rng: np.random.Generator) -> None:
+def _spread(hamiltonian: AnyHamiltonian, rng: np.random.Generator) -> None:
     """Move particles by random walks, which need no gradients: next to a bound PyMC's may be NaN."""
     split, n = hamiltonian.density.split, hamiltonian.chains
     position = _flat(hamiltonian.positions())
@@ -127,7 +130,7 @@ def _representable(following: float, current: float) -> float:
 class _Mover:
     """Moves particles by Hamiltonian trajectories, and adapts step size and mass matrix to them."""
 
-    def __init__(self, hamiltonian: Hamiltonian | ShardedHamiltonian, moves: int) -> None:
+    def __init__(self, hamiltonian: AnyHamiltonian, moves: int) -> None:
         self._hamiltonian = hamiltonian
         self._moves = moves
         self._step = DualAveraging(0.5, 0.8)

@@ -13,9 +13,11 @@ from pytensor_cl.pymc.adaptation import (
     halton,
     harmonic_mean,
     median,
+    usual_chains,
 )
 from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.meads import fold_parameters, largest_eigenvalue
+from pytensor_cl.pymc.parts import Parts, chain_squares, combined, moments
 from pytensor_cl.pymc.samplers import window_ends
 from pytensor_cl.pymc.tempering import next_temperature, systematic
 
@@ -54,10 +56,41 @@ def test_mass_matrix_of_normal_chains(rng):
             q = 0.1 * scale * rng.normal(size=(500, 3))
             q[:far] *= 100
             gradient = -q / scale**2
-            mass.update(q, gradient)
+            usual = usual_chains(chain_squares(q, gradient, np.zeros(3), mass.inverse_mass))
+            assert usual.sum() >= 500 - far
+            mass.update(moments(q[usual], gradient[usual], None))
         np.testing.assert_allclose(mass.estimate(), scale**2, rtol=0.02)
-    assert not mass.update(np.full((500, 3), np.nan), np.ones((500, 3))).any()
+    assert not usual_chains(chain_squares(np.full((500, 3), np.nan), np.ones((500, 3)), np.zeros(3), np.ones(3))).any()
+    mass.update(moments(np.ones((0, 3)), np.ones((0, 3)), None))
     assert mass.estimate() is None
+
+
+@pytest.mark.parametrize("parts", [1, 4, 8])
+def test_moments_of_parts_are_those_of_all_chains(rng, parts):
+    """Also far from zero, with parts whose means differ, and where a mask leaves chains or a whole part out."""
+    q = (
+        1e6
+        + rng.normal(size=(64, 5)) * np.array([1e-2, 1, 1, 30, 1])
+        + np.repeat([0.0, 1, 2, 3, 4, 5, 6, 7], 8)[:, None]
+    )
+    g, direction = -3.0 * q + rng.normal(size=q.shape), rng.normal(size=5)
+    usual = rng.random(64) < 0.8
+    usual[16:24] = parts < 8
+    usual[32:48] = True
+    asked = Parts(parts)
+    asked.see(q, g, np.zeros(64))
+    masks = asked.divided(usual)
+    assert any(mask is None for mask in masks) == (parts > 1)
+    found = combined(asked.ask("moments", direction, masks=masks), direction)
+    q, g = q[usual], g[usual]
+    moved = q - q.mean(axis=0)
+    assert found.chains == usual.sum()
+    np.testing.assert_allclose(found.mean, q.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(found.squares / found.chains, q.var(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.slope_squares / found.chains, g.var(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.along, moved.T @ (moved @ direction), rtol=1e-6)
+    nobody = combined(asked.ask("moments", direction, masks=[np.zeros(64 // parts, bool)] * parts), direction)
+    assert nobody.chains == 0
 
 
 def test_principal_direction(rng):
@@ -68,10 +101,10 @@ def test_principal_direction(rng):
     for _ in range(30):
         units = rng.normal(size=(400, 4)) + 2 * rng.normal(size=(400, 1)) * vector
         positions = 1000 + units * np.sqrt(mass)
-        direction = found.update(positions, positions.mean(axis=0), mass)
+        direction = found.update(moments(positions, positions, found.in_units(mass)), mass)
     np.testing.assert_allclose(direction * np.sqrt(mass), vector, atol=0.05)
     assert (positions @ direction).std() == pytest.approx(5**0.5, rel=0.15)
-    still = found.update(np.ones((8, 4)), np.ones(4), mass)
+    still = found.update(moments(np.ones((8, 4)), np.ones((8, 4)), found.in_units(mass)), mass)
     np.testing.assert_allclose(still * np.sqrt(mass), vector, atol=0.05)
 
 

@@ -12,6 +12,7 @@ from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.adaptation import MassMatrix, usual_chains  # noqa: E402
 from pytensor_cl.pymc.initial import approach  # noqa: E402
 from pytensor_cl.pymc.lost import LostChainMonitor, find_lost, lost_chains  # noqa: E402
+from pytensor_cl.pymc.parts import Parts, chain_squares, moments  # noqa: E402
 from tests.helpers import on_one_driver  # noqa: E402
 from tests.pymc import hard_models  # noqa: E402
 
@@ -101,9 +102,10 @@ def test_a_mode_that_is_not_correlated_is_not_lost(rng):
     q[100:] += distance
     stats = {"lp": log_density, "acceptance_rate": np.full((chains, states), 0.8)}
     assert find_lost(q, stats).size == 100  # what the deviations alone say
-    monitor = LostChainMonitor(StillChains(q[:, -1]), 30)
+    chains_there = StillChains(q[:, -1])
+    monitor = LostChainMonitor(chains_there, 30)
     for t in range(states):
-        monitor.add(q[:, t], gradient[:, t], log_density[:, t])
+        chains_there.parts.see(q[:, t], gradient[:, t], log_density[:, t])
     assert monitor.restart_lost() == 0
     assert not find_lost(q, stats, monitor.excess).size
     # The excess is a bound: that of the normal distribution, and what the diagonal of the precision adds.
@@ -112,7 +114,7 @@ def test_a_mode_that_is_not_correlated_is_not_lost(rng):
     # A chain that is lower by more than that is lost.
     log_density[150] -= exact + 60
     for t in range(states):
-        monitor.add(q[:, t], gradient[:, t], log_density[:, t])
+        chains_there.parts.see(q[:, t], gradient[:, t], log_density[:, t])
     assert monitor.restart_lost() == 1
     assert monitor.restarted == {150}
 
@@ -126,8 +128,8 @@ def test_densities_that_are_not_finite_are_lost():
 class StillChains:
     """Chains at given positions, which remember where they were moved."""
 
-    def __init__(self, here):
-        self.here, self.chains, self.moved = here, len(here), None
+    def __init__(self, here, parts=1):
+        self.here, self.chains, self.moved, self.parts = here, len(here), None, Parts(parts)
 
     def positions(self):
         return [self.here[:, 0], self.here[:, 1:]]
@@ -136,14 +138,15 @@ class StillChains:
         self.moved = np.column_stack(positions)
 
 
-def test_lost_chains_start_again_from_others(rng):
-    """Positions of lost chains are those of others; those of all others stay."""
-    chains = StillChains(np.zeros((40, 3)))
+@pytest.mark.parametrize("parts", [1, 4])
+def test_lost_chains_start_again_from_others(rng, parts):
+    """Positions of lost chains are those of others, also of another part; those of all others stay."""
+    chains = StillChains(np.zeros((40, 3)), parts)
     monitor = LostChainMonitor(chains, 3)
     for _ in range(6):
         here = chains.here = rng.normal(size=(40, 3))
         here[[3, 17]] += 1000
-        monitor.add(here, -here, -0.5 * (here**2).sum(axis=1))
+        chains.parts.see(here, -here, -0.5 * (here**2).sum(axis=1))
     assert monitor.restart_lost() == 2
     assert monitor.restarted == {3, 17}
     others = np.delete(np.arange(40), [3, 17])
@@ -157,12 +160,14 @@ def test_usual_chains(rng):
     for size in (1, 3, 100):
         q = rng.normal(size=(4000, size))
         centre, mass = np.zeros(size), np.ones(size)
-        assert usual_chains(q, -q, centre, mass).all()
+        assert usual_chains(chain_squares(q, -q, centre, mass)).all()
         gradient = -q
         q[0] += 1000
         gradient[1] *= 1e9
         gradient[2] = np.nan
-        np.testing.assert_array_equal(np.flatnonzero(~usual_chains(q, gradient, centre, mass)), [0, 1, 2])
+        np.testing.assert_array_equal(
+            np.flatnonzero(~usual_chains(chain_squares(q, gradient, centre, mass))), [0, 1, 2]
+        )
 
 
 def test_one_gradient_does_not_set_the_mass_matrix(rng):
@@ -172,7 +177,9 @@ def test_one_gradient_does_not_set_the_mass_matrix(rng):
         q = scale * rng.normal(size=(400, 3))
         gradient = -q / scale**2
         gradient[7, 1] = 1e15
-        assert not mass.update(q, gradient)[7]
+        usual = usual_chains(chain_squares(q, gradient, np.zeros(3), mass.inverse_mass))
+        assert not usual[7]
+        mass.update(moments(q[usual], gradient[usual], None))
     np.testing.assert_allclose(mass.estimate(), scale**2, rtol=0.15)
 
 

@@ -305,7 +305,7 @@ def test_bad_arguments():
         sample(model)
     with pm.Model() as model:
         pm.HalfFlat("x")
-    with pytest.raises(ValueError, match="that of x is improper"):
+    with pytest.raises(ValueError, match="the prior of x is improper"):
         sample(model, sampler="smc")
     with pm.Model() as model:
         pm.ICAR("x", np.array([[0, 1], [1, 0]]))
