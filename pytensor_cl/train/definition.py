@@ -114,6 +114,14 @@ class Definition:
         rest = [variable for variable in {**self._of_rule, **self.states} if variable not in kept]
         return [*self.weights, *rest, *filter(None, [self.optimizer]), self.averages]
 
+    @property
+    def arrays(self) -> list[SharedVariable]:
+        """All variables that the step changes but generators; after `update`."""
+        assert self._of_rule is not None
+        state = self.optimizer.state.values() if self.optimizer else ()
+        changed = [*self.weights, *self._of_rule, *self.states, *state, *self.averages.values()]
+        return [variable for variable in dict.fromkeys(changed) if not _is_generator(variable)]
+
 
 def _is_generator(variable: Variable) -> bool:
     return isinstance(variable.type, RandomGeneratorType)

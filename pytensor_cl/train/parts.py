@@ -201,7 +201,7 @@ class PartDevice:
         with default_context(name) if name else nullcontext():
             outputs = where_read(graph.outputs, self._mode)
             self._compute = compiled(definition.inputs, outputs, definition.further, self._mode, givens=givens)
-            self.update = None
+            self.update: Any = None
             if is_first:
                 results = where_read(graph.results, self._mode)
                 self.update = compiled(graph.sums, results, graph.updates, self._mode, on_unused_input="ignore")

@@ -37,7 +37,7 @@ class TrainingStep(Protocol):
     A call takes the arrays of a batch. It returns a number, the loss, or a dict with ``"loss"`` and the metrics, which
     are means over the rows of the batch, or over ``"weight"`` items if the dict has that number. Values may still be
     under way: `fit` reads them later, by ``float(numpy.asarray(value))``. An exception leaves the variables as they
-    were before the call.
+    were before the call. `fit` writes a checkpoint after it only if it has a true attribute ``is_state_whole``.
 
     These attributes and methods may be missing:
 
