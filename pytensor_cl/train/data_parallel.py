@@ -378,7 +378,7 @@ def distribute(
         The number of parts of a batch. None: that of the workers at the start. A training that goes on from a
         checkpoint needs the same number.
     retries
-        How often a step is tried again.
+        The number of times that a step is tried again.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a step of a training computes, before anything is compiled."""
+"""The definition of a step of a training: its graphs, before anything is compiled."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -107,7 +107,7 @@ class Definition:
 
     @property
     def variables(self) -> list[Any]:
-        """What a checkpoint holds; after `update`."""
+        """The variables and optimizer that a checkpoint holds; after `update`."""
         assert self._of_rule is not None
         state = self.optimizer.state.values() if self.optimizer else ()
         kept = {*self.weights, *self.averages.values(), *state}

@@ -1,4 +1,4 @@
-"""What a worker of a data-parallel training has: a copy of all variables, and functions for sums and updates.
+"""The replica that a worker of a data-parallel training has: all variables, and functions for sums and updates.
 
 The functions at the end run as tasks of Dask, which may run a task twice, or after a step was given up. So a task names
 the step that it belongs to: sums of another step than the next one are refused, and an update that was made is not
@@ -23,7 +23,7 @@ class StaleReplica(Exception):
 
 
 class Status(NamedTuple):
-    """Where a replica is: its number of steps, a digest of its variables, and the results of its last step."""
+    """The state of a replica: its number of steps, a digest of its variables, and the results of its last step."""
 
     step_count: int
     digest: str
