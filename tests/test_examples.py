@@ -94,3 +94,11 @@ def test_compare_finds_differences(run, monkeypatch, capsys):
     code, _ = run("logistic_regression", "--steps", "2", "--mode", HOST, "--compare", HOST)
     assert code == 1
     assert "TOO LARGE" in capsys.readouterr().out
+
+
+def test_two_workers_are_one_device(monkeypatch, capsys):
+    """Two processes and one device end with the same parameters."""
+    pytest.importorskip("distributed")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    assert import_module("data_parallel").main(["--epochs", "1", "--mode", "FAST_COMPILE"]) == 0
+    assert "equal to those of one device: True" in capsys.readouterr().out

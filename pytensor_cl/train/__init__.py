@@ -1,6 +1,7 @@
 """Training: the step and the loop, callbacks, checkpoints, files of weights, averages in place of weights."""
 
 from pytensor_cl.train.callbacks import Checkpoint, CSVLog, EarlyStopping, Plot, ReduceOnPlateau
+from pytensor_cl.train.data_parallel import DistributedStep, WorkerLost, distribute
 from pytensor_cl.train.files import load, read_metadata, save
 from pytensor_cl.train.history import History
 from pytensor_cl.train.loop import fit
@@ -11,6 +12,7 @@ from pytensor_cl.train.swap import swapped
 __all__ = [
     "CSVLog",
     "Checkpoint",
+    "DistributedStep",
     "EarlyStopping",
     "History",
     "Plot",
@@ -18,6 +20,8 @@ __all__ = [
     "Run",
     "Step",
     "TrainingStep",
+    "WorkerLost",
+    "distribute",
     "fit",
     "load",
     "read_metadata",

@@ -127,7 +127,11 @@ class Run:
     def do_step(self, batch: Sequence[Any]) -> None:
         """Start the step of a batch."""
         self.is_whole = False
-        results = self.step(*batch)
+        try:
+            results = self.step(*batch)
+        except Exception as error:
+            self.is_whole = getattr(error, "is_state_whole", False)
+            raise
         self._waiting.append((named_results(results), rows_of(batch)))
         self.is_whole = True
         self.batch += 1

@@ -1,26 +1,33 @@
 """One step of a training, compiled: gradients, updates, running statistics, random states and metrics."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
-from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.tensor.random.type import RandomGeneratorType
 
 from pytensor_cl import nn
-from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.optimizers import Accumulator, Optimizer, Updates, clip_by_global_norm, ema
-from pytensor_cl.optimizers.gradients import checked_params, gradients
-from pytensor_cl.runtime.registry import default_context_name, get_context
-
-RESERVED = ("loss", "weight")
-"""Names of results that no metric may have."""
+from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
+from pytensor_cl.train.definition import Definition
+from pytensor_cl.train.parts import (
+    Keys,
+    PartDevice,
+    PartGraph,
+    Sums,
+    add,
+    blocks,
+    compiled,
+    cut,
+    is_on_device,
+    next_keys,
+    tree_sum,
+    where_read,
+    whole_ranges,
+)
 
 
 @runtime_checkable
@@ -30,7 +37,7 @@ class TrainingStep(Protocol):
     A call takes the arrays of a batch. It returns a number, the loss, or a dict with ``"loss"`` and the metrics, which
     are means over the rows of the batch, or over ``"weight"`` items if the dict has that number. Values may still be
     under way: `fit` reads them later, by ``float(numpy.asarray(value))``. An exception leaves the variables as they
-    were before the call.
+    were before the call. `fit` writes a checkpoint after it only if it has a true attribute ``is_state_whole``.
 
     These attributes and methods may be missing:
 
@@ -74,38 +81,21 @@ class Step:
         Values that a checkpoint and the run that continues it must have in common.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Variable],
-        results: Mapping[str, Variable],
-        params: Sequence[SharedVariable],
-        rule: "_Rule",
-        states: Mapping[SharedVariable, Variable],
-        accumulate: int,
-        mode: Any,
-    ) -> None:
-        self.inputs, self.params, self._results, self._mode = list(inputs), list(params), dict(results), mode
+    def __init__(self, definition: Definition, accumulate: int, devices: Sequence[str] | None) -> None:
+        self._definition = definition
+        self.inputs, self.params = definition.inputs, definition.params
         self.settings = {"accumulate": accumulate}
-        grads = gradients(results["loss"], self.params)
-        weight = results.get("weight", _rows(self.inputs))
-        self._add: Callable[..., Any] | None = None
-        self._partial: list[SharedVariable] = []
+        self._parts: _Parts | None = None
         if accumulate > 1:
-            parts = _Parts(self.params, results, weight)
-            self._partial = parts.variables
-            self._add = _compiled(inputs, [], {**parts.add(grads), **states}, mode)
-            grads, results, cleared = parts.finish(grads)
+            self._parts = _Parts(definition, devices)
+            self.function = self._parts.update
         else:
-            cleared = {}
-        updates = rule.updates(grads, self.params)
-        self.optimizer, self.averages = updates.optimizer, rule.averages
-        other = _without_overlap("the optimizer", updates, states)
-        self.function = _compiled(inputs, _where_read(results.values(), mode), {**updates, **other, **cleared}, mode)
-        arrays = [variable for variable in states if not isinstance(variable.type, RandomGeneratorType)]
-        self.weights = [*self.params, *arrays]
-        kept = {*self.weights, *self.averages.values(), *(self.optimizer.state.values() if self.optimizer else ())}
-        rest = [variable for variable in {**updates, **states} if variable not in kept]
-        self.variables = [*self.weights, *rest, *filter(None, [self.optimizer]), self.averages]
+            updates = {**definition.update(definition.gradients), **definition.states}
+            with default_context(devices[0]) if devices else nullcontext():
+                outputs = where_read(list(definition.results.values()), definition.mode)
+                self.function = compiled(self.inputs, outputs, updates, definition.mode)
+        self.optimizer, self.averages = definition.optimizer, definition.averages
+        self.weights, self.variables = definition.weights, definition.variables
 
     def __call__(self, *batch: Any) -> dict[str, Any]:
         """Do one step.
@@ -115,158 +105,89 @@ class Step:
         batch
             Arrays for `inputs`.
         """
-        if len(batch) != len(self.inputs):
-            raise TypeError(f"a batch of this step has {len(self.inputs)} arrays: {self.inputs}; got {len(batch)}")
-        results = self.function(*batch) if self._add is None else self._sum(self._cut(batch))
-        return dict(zip(self._results, results, strict=True))
-
-    def _cut(self, batch: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the parts of a batch, none of them without rows unless the batch has none."""
-        arrays = [np.asarray(array) for array in batch]
-        lengths = {array.shape[0] for array in arrays if array.ndim}
-        if len(lengths) > 1:
-            raise ValueError(f"accumulate cuts a batch along axis 0, where its arrays differ: {sorted(lengths)} rows")
-        rows = lengths.pop() if lengths else 1
-        parts = max(1, min(rows, self.settings["accumulate"]))
-        bounds = [rows * i // parts for i in range(parts + 1)]
-        return [tuple(array[begin:end] if array.ndim else array for array in arrays) for begin, end in pairwise(bounds)]
-
-    def _sum(self, parts: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        """Return the results of all parts; clear the sums if one raises, or the next step would have them."""
-        assert self._add is not None
-        try:
-            for part in parts[:-1]:
-                self._add(*part)
-            return self.function(*parts[-1])
-        except BaseException:
-            for variable in self._partial:
-                variable.set_value(np.zeros_like(variable.get_value()))
-            raise
+        check_batch(batch, self.inputs)
+        results = self.function(*batch) if self._parts is None else self._parts(cut(batch, self.settings["accumulate"]))
+        return dict(zip(self._definition.results, results, strict=True))
 
     @cached_property
     def evaluate(self) -> "Evaluation":
         """A callable that returns the results of a batch from the prediction graph, and updates nothing."""
-        outputs = nn.inference(list(self._results.values()))
-        return Evaluation(list(self._results), _compiled(self.inputs, outputs, {}, self._mode))
+        return Evaluation(self._definition)
 
 
 class Evaluation:
-    """Results by name of a compiled function."""
+    """The results by name from the prediction graph of a step, which updates nothing."""
 
-    def __init__(self, names: Sequence[str], function: Callable[..., Sequence[Any]]) -> None:
-        self._names, self.function = list(names), function
+    def __init__(self, definition: Definition) -> None:
+        self._names = list(definition.results)
+        outputs = nn.inference(list(definition.results.values()))
+        self.function = compiled(definition.inputs, outputs, {}, definition.mode)
 
     def __call__(self, *batch: Any) -> dict[str, Any]:
         return dict(zip(self._names, self.function(*batch), strict=True))
 
 
-class _Rule:
-    """The updates of an optimizer from gradients, with clipping and averages."""
-
-    def __init__(self, optimizer: Any, max_norm: float | None, decay: float | None) -> None:
-        self._optimizer, self._max_norm, self._decay = optimizer, max_norm, decay
-        self.averages: dict[str, SharedVariable] = {}
-
-    def updates(self, grads: list[Variable], params: list[SharedVariable]) -> Updates:
-        """Return the updates of the parameters, of the optimizer's state and of the averages."""
-        if self._max_norm is not None:
-            grads, _ = clip_by_global_norm(grads, self._max_norm)
-        found = self._optimizer(grads, params)
-        updates = found if isinstance(found, Updates) else Updates(found)
-        if updates.optimizer is None and isinstance(self._optimizer, Optimizer):
-            updates.optimizer = self._optimizer
-        if self._decay is not None:
-            updates, self.averages = ema(updates, params, self._decay)
-        return updates
-
-
 class _Parts:
-    """Sums over the parts of a batch: weighted gradients and weighted results."""
+    """Does steps of batches in parts, on one device or several."""
 
-    def __init__(self, params: Sequence[SharedVariable], results: Mapping[str, Variable], weight: Variable) -> None:
-        self._gradients, self._weight = Accumulator(params), weight
-        self._total = self._gradients.state["accumulated_weight"]
-        self._values = {name: _as_float(value) for name, value in results.items() if name != "weight"}
-        self._sums = {
-            name: pytensor.shared(np.zeros((), value.type.dtype), name=f"accumulated_result/{name}")
-            for name, value in self._values.items()
-        }
-        self._names = list(results)
+    def __init__(self, definition: Definition, names: Sequence[str] | None) -> None:
+        graph = PartGraph(definition)
+        self._generators = list(definition.generators)
+        self._devices = [PartDevice(graph, name, i == 0) for i, name in enumerate(names or [None])]
+        self._threads = ThreadPoolExecutor(len(self._devices), "pytensor-cl-parts") if names else None
+        self.update = self._devices[0].update
 
-    @property
-    def variables(self) -> list[SharedVariable]:
-        return [*self._gradients.state.values(), *self._sums.values()]
+    def __call__(self, parts: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        """Return the results of a batch; nothing is updated if a part raises, but for the caller's own updates."""
+        keys, following = next_keys(self._generators)
+        numbered = dict(enumerate(parts))
+        if self._threads is None:
+            total = self._devices[0].total(numbered, keys, 0, len(parts))
+        else:
+            total = self._divided(numbered, keys)
+        results = self.update(*total)
+        for variable, generator in zip(self._generators, following, strict=True):
+            variable.set_value(generator, borrow=True)
+        return results
 
-    def _added(self) -> dict[str, Variable]:
-        return {
-            name: self._sums[name] + value * self._weight.astype(value.type.dtype)
-            for name, value in self._values.items()
-        }
+    def _divided(self, parts: Mapping[int, tuple[Any, ...]], keys: Keys) -> Sums:
+        """Return the sums of all parts, of which each device computes a block."""
+        assert self._threads is not None
+        owned = blocks(len(parts), len(self._devices))
 
-    def add(self, grads: Sequence[Variable]) -> dict[SharedVariable, Variable]:
-        """Return the updates that add a part."""
-        sums = {self._sums[name]: value for name, value in self._added().items()}
-        return {**self._gradients.add(grads, self._weight), **sums}
+        def of_device(index: int) -> dict[tuple[int, int], Sums]:
+            device, block = self._devices[index], owned[index]
+            if block:
+                device.refresh()
+            ranges = whole_ranges(block, 0, len(parts))
+            sums = {(first, last): device.total(parts, keys, first, last) for first, last in ranges}
+            return {key: [np.asarray(array) for array in total] for key, total in sums.items()}
 
-    def finish(
-        self, grads: Sequence[Variable]
-    ) -> tuple[list[Variable], dict[str, Variable], dict[SharedVariable, Variable]]:
-        """Return gradients and results of the mean over all parts, with the last one, and updates that clear."""
-        total = self._total + self._weight.astype(self._total.type.dtype)
-        divisor = pt.switch(pt.eq(total, 0), pt.ones_like(total), total)
-        means = {name: value / divisor.astype(value.type.dtype) for name, value in self._added().items()}
-        results = {name: total if name == "weight" else means[name] for name in self._names}
-        gradients_of_all, cleared = self._gradients.finish(grads, self._weight)
-        return gradients_of_all, results, {**cleared, **{s: pt.zeros_like(s) for s in self._sums.values()}}
-
-
-def _as_float(value: Variable) -> Variable:
-    return value if value.type.dtype.startswith("float") else value.astype(pytensor.config.floatX)
+        known: dict[tuple[int, int], Sums] = {}
+        for found in list(self._threads.map(of_device, range(len(self._devices)))):
+            known |= found
+        return tree_sum(0, len(parts), lambda *ends: known.get(ends), add)
 
 
-def _rows(inputs: Sequence[Variable]) -> Variable:
-    """Return the number of rows of the first input."""
-    return inputs[0].shape[0] if inputs[0].type.ndim else pt.as_tensor(np.int64(1))
+def check_batch(batch: Sequence[Any], inputs: Sequence[Variable]) -> None:
+    """Raise if a batch has another number of arrays than the step has inputs."""
+    if len(batch) != len(inputs):
+        raise TypeError(f"a batch of this step has {len(inputs)} arrays: {list(inputs)}; got {len(batch)}")
 
 
-def _compiled(inputs: Sequence[Variable], outputs: Sequence[Variable], updates: Mapping, mode: Any) -> Any:
-    # A choice by time of the device or of another backend for a call would give other last digits in another run.
-    with pytensor.config.change_flags(opencl__select_backend=False):
-        return pytensor.function(list(inputs), list(outputs), updates=dict(updates), mode=mode)
-
-
-def _has_own_memory() -> bool:
-    return not get_context(None).info.shares_host_memory
-
-
-def _where_read(results: Iterable[Variable], mode: Any) -> list[Variable]:
-    """Return results that stay on a device with its own memory, where bringing one to the host waits for the step."""
-    is_on_device = isinstance(get_mode(mode).linker, OpenCLLinker) and pytensor.config.opencl__placement != "host"
-    if not is_on_device or not _has_own_memory():
-        return list(results)
-    return [result.transfer(default_context_name()) for result in results]
-
-
-def _without_overlap(what: str, first: Mapping, second: Mapping) -> Mapping:
-    both = [str(variable) for variable in second if variable in first]
-    if both:
-        raise ValueError(f"two updates for one variable, by {what} and by others: {', '.join(both)}")
-    return second
-
-
-def _checked_results(loss: Any, metrics: Mapping[str, Any] | None, weight: Any) -> dict[str, Variable]:
-    """Return the results by name, each a 0-d number."""
-    taken = [name for name in metrics or () if name in RESERVED]
-    if taken:
-        raise ValueError(f"metrics cannot be named {' or '.join(taken)}, which step itself returns")
-    results = {"loss": loss, **(metrics or {}), **({} if weight is None else {"weight": weight})}
-    results = {name: pt.as_tensor(value) for name, value in results.items()}
-    for name, value in results.items():
-        if value.type.ndim:
-            raise TypeError(f"{name} must be 0-d, such as a mean; got {value.type}")
-        if value.type.dtype.startswith("complex"):
-            raise TypeError(f"{name} must be a real number; got {value.type}")
-    return results
+def _checked_devices(devices: Sequence[str], mode: Any, further: Mapping | None) -> list[str]:
+    """Return the names of contexts, all of which are defined."""
+    devices = [devices] if isinstance(devices, str) else list(devices)
+    if not devices or len(set(devices)) < len(devices):
+        raise ValueError(f"devices must be different names of contexts; got {devices}")
+    for name in devices:
+        if name not in defined_contexts():
+            raise undefined_context(name)
+    if not is_on_device(mode):
+        raise ValueError("devices= needs a mode that runs on devices, such as mode='OPENCL'")
+    if further and len(devices) > 1:
+        raise ValueError("updates= are made part after part, which several devices cannot do; leave out one of both")
+    return devices
 
 
 def step(
@@ -308,17 +229,20 @@ def step(
     accumulate
         The number of parts into which a batch is cut along axis 0, to save memory. Gradients and results are weighted
         sums over the parts, divided once, so the step is that of the whole batch up to rounding. Statistics of a batch
-        are those of a part.
+        are those of a part, and the next running statistics are means over the parts. Each part has random numbers of
+        its own, which depend on the generator's state before the step and on the number of the part.
     max_norm
         The norm of all gradients together above which they are scaled down.
     ema
         The decay of moving averages of the parameters, such as 0.999. None: there are none.
     updates
-        Further updates, one for each part of a batch.
+        Further updates. They are made for each part of a batch, one after the other; not with several devices.
     mode
         The mode to compile for. None: PyTensor's default.
     devices
-        Not implemented: the names of several devices.
+        Names of contexts, such as ``["dev0", "dev1"]``, each of which computes some of the parts. There are as many
+        parts as devices, or more with `accumulate`; the numbers are those of the same parts on one device. The first
+        one does the update. The mode must be OPENCL.
 
     Returns
     -------
@@ -339,21 +263,19 @@ def step(
     >>> step = train.step([x, y], loss, optimizers.Adam(1e-3), metrics={"accuracy": accuracy})
     >>> step(images, labels)["loss"]
     """
-    if devices is not None:
-        raise NotImplementedError("a step on several devices; leave out devices")
-    inputs = [inputs] if isinstance(inputs, Variable) else list(inputs)
-    if not inputs:
-        raise ValueError("a step needs at least one input")
     if isinstance(accumulate, bool) or not isinstance(accumulate, int | np.integer) or accumulate < 1:
         raise ValueError(f"accumulate must be a positive number of parts; got {accumulate!r}")
-    if not callable(optimizer):
-        raise TypeError(f"optimizer must be one of pytensor_cl.optimizers, or a function; got {optimizer!r}")
-    results = _checked_results(loss, metrics, weight)
-    params = checked_params(nn.parameters(results["loss"]) if params is None else params)
-    if not params:
-        raise ValueError("there are no parameters: the loss uses no shared variables of floating-point numbers")
-    states = {
-        **_without_overlap("updates=", updates or {}, nn.state_updates(list(results.values()))),
-        **(updates or {}),
-    }
-    return Step(inputs, results, params, _Rule(optimizer, max_norm, ema), states, int(accumulate), mode)
+    names = None if devices is None else _checked_devices(devices, mode, updates)
+    definition = Definition(
+        inputs,
+        loss,
+        optimizer,
+        params,
+        metrics=metrics,
+        weight=weight,
+        max_norm=max_norm,
+        ema=ema,
+        updates=updates,
+        mode=mode,
+    )
+    return Step(definition, max(int(accumulate), len(names or ())), names)

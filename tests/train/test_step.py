@@ -7,6 +7,7 @@ import pytest
 from pytensor.gradient import DisconnectedInputError
 
 from pytensor_cl import nn, optimizers, train
+from pytensor_cl.errors import ContextNotDefined
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemm import GpuDot22
 from pytensor_cl.runtime.array import GpuArray
@@ -204,7 +205,7 @@ def test_a_function_as_optimizer(rng):
 def test_results_stay_on_a_device_with_its_own_memory(context, on_device, rng, monkeypatch):
     results = []
     for is_apart in (False, True):
-        monkeypatch.setattr("pytensor_cl.train.steps._has_own_memory", lambda is_apart=is_apart: is_apart)
+        monkeypatch.setattr("pytensor_cl.train.parts.has_own_memory", lambda is_apart=is_apart: is_apart)
         x, w = pt.fmatrix("x"), pytensor.shared(np.ones((5, 3), "float32"), name="w")
         loss = pt.sqr(x @ w).mean()
         step = train.step([x], loss, optimizers.SGD(0.1), mode="OPENCL")
@@ -233,8 +234,8 @@ def test_what_is_refused():
         train.step(inputs, net.loss, sgd, updates={net.w: net.w})
     with pytest.raises(ValueError, match=r"at least one input"):
         train.step([], net.loss, sgd)
-    with pytest.raises(NotImplementedError, match=r"several devices"):
-        train.step(inputs, net.loss, sgd, devices=["dev0", "dev1"])
+    with pytest.raises(ContextNotDefined, match=r"no context is called 'nowhere'"):
+        train.step(inputs, net.loss, sgd, devices=["nowhere"])
     with pytest.raises(DisconnectedInputError, match="other"):
         train.step(inputs, net.loss, sgd, params=[net.w, pytensor.shared(1.0, name="other")])
     step = train.step(inputs, net.loss, sgd, mode="FAST_COMPILE")
