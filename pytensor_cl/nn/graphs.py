@@ -46,6 +46,11 @@ def parameters(outputs: Outputs) -> list[SharedVariable]:
     outputs
         One variable or several, such as a loss; a graph of training, not that of `inference`.
 
+    Returns
+    -------
+    list of SharedVariable
+        Each once.
+
     Examples
     --------
     >>> import numpy as np, pytensor, pytensor.tensor as pt

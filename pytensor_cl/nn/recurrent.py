@@ -372,7 +372,14 @@ def gru(
     Returns
     -------
     outputs, h_n
-        The states, shape (T, N, H), and the last one of each row, shape (N, H). `rnn` lists the errors.
+        The states, shape (T, N, H), and the last one of each row, shape (N, H).
+
+    Raises
+    ------
+    TypeError
+        An array of another type, or with another number of dimensions.
+    ValueError
+        Shapes that do not fit, in the call if they are not known before; a length above T.
 
     References
     ----------
@@ -420,7 +427,14 @@ def lstm(
     outputs
         The states h, shape (T, N, H).
     (h_n, c_n)
-        The states after the last step of each row, each of shape (N, H). `rnn` lists the errors.
+        The states after the last step of each row, each of shape (N, H).
+
+    Raises
+    ------
+    TypeError
+        An array of another type, or with another number of dimensions.
+    ValueError
+        Shapes that do not fit, in the call if they are not known before; a length above T.
 
     References
     ----------

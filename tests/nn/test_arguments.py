@@ -395,4 +395,5 @@ def test_the_pages_have_every_public_name():
     text = "".join(page.read_text() for page in (CHECKOUT / "docs").glob("nn*.md"))
     for name in nn.__all__:
         assert f".. autofunction:: pytensor_cl.nn.{name}\n" in text
-        assert inspect.getdoc(getattr(nn, name)).count("Raises") == 1
+        raises_nothing = name in ("parameters", "recognise")
+        assert inspect.getdoc(getattr(nn, name)).count("Raises") == (not raises_nothing)
