@@ -6,6 +6,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import wraps
 from typing import Any
 
@@ -124,7 +125,23 @@ class SerialFunction(Function):
                 call_lock.notify()
 
 
-copyreg.pickle(SerialFunction, copyreg.dispatch_table[Function])
+_reduce_function: Any = copyreg.dispatch_table[Function]
+
+
+def _reduce(function: SerialFunction) -> tuple[Any, ...]:
+    """Reduce a function for pickle without the arguments of a call that another thread makes at the same time."""
+    constructor, (maker, containers, values, trust_input) = _reduce_function(function)
+    stored = []
+    for container in containers:
+        if container.required:
+            container = copy(container)
+            container.storage = [None]
+        stored.append(container)
+    # PyTensor compares the values with the containers', which a call may change before they are written.
+    return constructor, (maker, stored, [None] * len(values), trust_input)
+
+
+copyreg.pickle(SerialFunction, _reduce)
 
 
 def serialise_calls(

@@ -16,6 +16,7 @@ from pytensor.printing import debugprint
 from pytensor_cl.codegen.checked_files import CheckedFolder
 from pytensor_cl.codegen.folders import default_folder
 
+_COMPILEDIR = str(config.compiledir)  # PyTensor finds it out at the first read, which fails in two threads at once
 _LIMIT = 1 << 20
 """Bytes of all files; one takes 0.1 KB."""
 
@@ -42,7 +43,7 @@ class CompiledBefore:
 
     def _key(self, name: str) -> bytes:
         # A hint and no more: graphs with other constants of the same look share it.
-        return "\n".join((name, self._digest, pytensor.__version__, str(config.compiledir))).encode()
+        return "\n".join((name, self._digest, pytensor.__version__, _COMPILEDIR)).encode()
 
     def __contains__(self, name: str) -> bool:
         return _notes(compiled_folder()).read(self._key(name)) is not None

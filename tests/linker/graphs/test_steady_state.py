@@ -33,7 +33,7 @@ def convolutional(x, parameters, rng):
     w = pytensor.shared(rng.normal(0, 0.1, (16, 1, 3, 3)).astype("float32"))
     b = pytensor.shared(np.zeros(16, "float32"))
     parameters += [w, b]
-    hidden = nn.max_pool(pt.maximum(nn.conv2d(x, w, border_mode="half") + b[:, None, None], 0), 2)
+    hidden = nn.pool_2d(pt.maximum(nn.conv2d(x, w, border_mode="half") + b[:, None, None], 0), 2)
     return dense(hidden.flatten(2), (16 * 36, 10), parameters, rng)
 
 

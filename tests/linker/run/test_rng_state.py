@@ -12,6 +12,7 @@ from pytensor_cl import explain
 from pytensor_cl.linker.run import rng_state
 from pytensor_cl.linker.run.rng_state import restore_saved_state, rng_state_saver
 from pytensor_cl.linker.selection.backends import NUMBA
+from pytensor_cl.nn.dropout import MaskRV
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
 from pytensor_cl.rewriting.host_graph.guards import _PARAMETERS
 from tests.conftest import DRIVERS, context_of
@@ -21,6 +22,7 @@ a, b, p, w = (pt.vector(name, dtype="float64") for name in "abpw")
 
 DRAWS = {
     "beta": (rvs.beta, a, b),
+    "mask of dropout": (MaskRV(), p),
     "binomial": (rvs.binomial, 7, p),
     "binomial of many": (rvs.binomial, 10_000, p),
     "categorical": (rvs.categorical, w),
