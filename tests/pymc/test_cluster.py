@@ -75,6 +75,7 @@ def test_killed_workers_change_nothing(context, client, undisturbed, often, monk
         if record.iteration == 22:
             monkeypatch.setattr(crew, "SECONDS_WITHOUT_WORKERS", 0.01)
         if record.iteration in (13, 22, 33):
+            client.wait_for_workers(2, timeout=120)  # the nannies have replaced those killed before
             kill(client, list(client.nthreads())[: 2 if record.iteration == 22 else 1])
 
     with pytest.raises(crew.WorkersLost, match="no worker of the cluster is left"):
