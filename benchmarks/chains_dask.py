@@ -67,8 +67,8 @@ class Cluster:
         """Return the bytes of the states of a shard that the client keeps, for each iteration."""
         return matrices * self.parameters * self.chains * SCALAR / STATE_COMMANDS
 
-    def orders(self) -> int:
-        """Return the bytes of the orders to a shard in the warm-up: centre, direction and mass matrix, twice."""
+    def requests(self) -> int:
+        """Return the bytes of the requests to a shard in the warm-up: centre, direction and mass matrix, twice."""
         return 5 * self.parameters * SCALAR
 
 
@@ -118,14 +118,14 @@ def simulated(cluster: Cluster, rounds: int = 20) -> Iteration:
     own = cluster.per_chain * cluster.chains * cluster.workers
     # Positions, gradients and four sums in the second half of a warm-up; among the draws no sums.
     numbers = cluster.numbers() + cluster.state(6)
-    flat = [arrivals(cluster, cluster.orders(), numbers + cluster.moments(), 1, rng) for _ in range(rounds)]
-    short = [arrivals(cluster, cluster.orders(), numbers, 1, rng) for _ in range(rounds)]
+    flat = [arrivals(cluster, cluster.requests(), numbers + cluster.moments(), 1, rng) for _ in range(rounds)]
+    short = [arrivals(cluster, cluster.requests(), numbers, 1, rng) for _ in range(rounds)]
     block = cluster.block()
     # Draws of a block go through the link while the next ones are made: the slower of both counts.
     draw = cluster.draw() + cluster.state(2)
     link = cluster.workers * (block * draw + cluster.overhead) / cluster.bandwidth
     made = np.mean([arrivals(cluster, 40 * block, 0, block, rng) for _ in range(3)])
-    messages = cluster.orders() + numbers + 2 * cluster.overhead
+    messages = cluster.requests() + numbers + 2 * cluster.overhead
     return Iteration(
         float(np.mean(flat)) + own + sums,
         float(np.mean(short)) + own + tree(cluster),
@@ -186,25 +186,25 @@ def _model(rows: int = 4_000, columns: int = 20) -> Any:
 
 
 class _Sizes:
-    """Bytes of all orders and replies, in the order in which they are sent."""
+    """Bytes of all requests and replies, in the order in which they are sent."""
 
     def __init__(self) -> None:
-        from pytensor_cl.pymc.crew import Crew
+        from pytensor_cl.pymc.workers import Workers
 
-        self.orders: list[int] = []
+        self.requests: list[int] = []
         self.replies: list[int] = []
-        send, receive = Crew.send, Crew.receive
+        send, receive = Workers.send, Workers.receive
 
-        def counting_send(crew: Any, orders: Any) -> Any:
-            self.orders.append(sum(len(pickle.dumps(order)) for order in orders))
-            return send(crew, orders)
+        def counting_send(workers: Any, requests: Any) -> Any:
+            self.requests.append(sum(len(pickle.dumps(request)) for request in requests))
+            return send(workers, requests)
 
-        def counting_receive(crew: Any, flight: Any) -> Any:
-            replies = receive(crew, flight)
+        def counting_receive(workers: Any, pending: Any) -> Any:
+            replies = receive(workers, pending)
             self.replies.append(sum(len(pickle.dumps(reply)) for reply in replies.values()))
             return replies
 
-        Crew.send, Crew.receive = counting_send, counting_receive  # type: ignore[method-assign]
+        Workers.send, Workers.receive = counting_send, counting_receive  # type: ignore[method-assign]
 
 
 def _times(model: Any, options: argparse.Namespace, **places: Any) -> tuple[float, float]:
@@ -262,10 +262,10 @@ def measure(options: argparse.Namespace) -> None:
         warm_up, draw = np.min(times, axis=0)
         print(f"{name}: {warm_up:.1f} ms an iteration of the warm-up, {draw:.1f} ms a draw")
     print(
-        f"all orders {sum(sizes.orders):,} bytes, all replies {sum(sizes.replies):,} bytes, median of a command: ",
+        f"all requests {sum(sizes.requests):,} bytes, all replies {sum(sizes.replies):,} bytes, median of a command: ",
         end="",
     )
-    print(f"{np.median(sizes.orders):,.0f} and {np.median(sizes.replies):,.0f}, in {len(sizes.orders)} commands")
+    print(f"{np.median(sizes.requests):,.0f} and {np.median(sizes.replies):,.0f}, in {len(sizes.requests)} commands")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The sampler's process sends numbered commands, such as a trajectory of so many steps, and gets numbers for each chain
 and moments of each shard. It keeps the states of all shards from time to time, and the commands since then. A shard
-whose worker is gone begins on another one with that state, and follows the commands again: it computes the same bits.
+whose worker is gone begins on another one with that state, and executes the commands again: it computes the same bits.
 """
 
 from collections import deque
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor
 
-from pytensor_cl.pymc.crew import Crew, Flight
 from pytensor_cl.pymc.density import ModelDensity
-from pytensor_cl.pymc.follow import Order, Reply
 from pytensor_cl.pymc.hamiltonian import Trajectory
 from pytensor_cl.pymc.parts import divided
+from pytensor_cl.pymc.worker_shards import Reply, Request
+from pytensor_cl.pymc.workers import PendingReplies, Workers
 
 STATE_COMMANDS = 50
-"""Trajectories between two states that are kept; a worker that takes over follows at most about so many again."""
+"""Trajectories between two states that are kept; a worker that takes over executes at most about so many again."""
 _MOVES = ("adapting_trajectory", "trajectory", "draw")
 BLOCK_BYTES = 16 << 20
 """Bytes of the draws of one shard that are fetched at once, at most."""
@@ -76,7 +76,7 @@ class ClusterHamiltonian:
         self.chains = chains
         self.parts = _Parts(self)
         self.shards, self._part = shards, chains // shards
-        self._crew = Crew(client, payload, shards, self._recovered)
+        self._workers = Workers(client, payload, shards, self._recovered)
         self._states: list[Mapping[str, Any]] = [
             {"generator": np.random.default_rng(s).bit_generator.state} for s in seed.spawn(shards)
         ]
@@ -85,14 +85,16 @@ class ClusterHamiltonian:
         self._unsent = 0  # commands at the end of the log that wait for one with a result
         self._ahead: deque[Command] = deque()  # commands for draws that are not yet used
         self._block: deque[list[np.ndarray]] = deque()  # such draws that are here
-        self._flight: Flight | None = None  # and such that are being made
+        self._flight: PendingReplies | None = None  # and such that are being made
         self._draws = self._draws_left = draws
         self._latest: np.ndarray | None = None  # positions of the last draw
 
-    def _recovered(self, order: Order) -> Order:
-        """Return an order for a worker that has not the shard."""
-        missed = [*self._log, *self._ahead][: order.start - self._base]
-        return order._replace(state=self._states[order.shard], missed=[command.of(order.shard) for command in missed])
+    def _recovered(self, request: Request) -> Request:
+        """Return a request for a worker that has not the shard."""
+        missed = [*self._log, *self._ahead][: request.start - self._base]
+        return request._replace(
+            state=self._states[request.shard], missed=[command.of(request.shard) for command in missed]
+        )
 
     def _perform(
         self,
@@ -109,12 +111,12 @@ class ClusterHamiltonian:
         self._latest = None
         sent = self._log[start - self._base :]
         questions = questions or {}
-        orders = [
-            Order(i, start, [command.of(i) for command in sent], questions.get(i, ()), wants_state)
+        requests = [
+            Request(i, start, [command.of(i) for command in sent], questions.get(i, ()), wants_state)
             for i in range(self.shards)
             if sent or i in questions
         ]
-        replies = self._crew.receive(self._crew.send(orders))
+        replies = self._workers.receive(self._workers.send(requests))
         self._unsent = 0
         self._keep_states(start, replies)
         return replies
@@ -130,7 +132,7 @@ class ClusterHamiltonian:
         self._flight = self._latest = None
         self._unsent = 0
         self.parts.know([], [])
-        self._crew.forget_places()
+        self._workers.forget_places()
 
     def _keep_states(self, start: int, replies: Mapping[int, Reply]) -> None:
         """Keep the states of all shards before a command, if they are among the replies."""
@@ -139,7 +141,7 @@ class ClusterHamiltonian:
             self._states = [state for state in states if state is not None]
             del self._log[: start - self._base]
             self._base = start
-            self._crew.rebalance()
+            self._workers.rebalance()
 
     def _results(self, command: Command) -> list[Any]:
         """Perform a command, and return the results of the shards."""
@@ -176,8 +178,8 @@ class ClusterHamiltonian:
         own = {i: [wanted[wanted // self._part == i] % self._part] for i in range(self.shards)}
         own = {i: [part] for i, (part,) in own.items() if len(part)}
         found = self.answers("flat_state", (), own)
-        order = np.argsort(np.argsort(wanted, kind="stable"), kind="stable")
-        positions, gradients = (np.concatenate([found[i][k] for i in own])[order] for k in range(2))
+        request = np.argsort(np.argsort(wanted, kind="stable"), kind="stable")
+        positions, gradients = (np.concatenate([found[i][k] for i in own])[request] for k in range(2))
         return positions, gradients
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
@@ -254,8 +256,8 @@ class ClusterHamiltonian:
         sent = [*self._log[len(self._log) - self._unsent :], *block]
         start = self._base + len(self._log) + len(self._ahead) - self._unsent
         wants_state = self._is_long()
-        self._flight = self._crew.send(
-            [Order(i, start, [command.of(i) for command in sent], (), wants_state) for i in range(self.shards)]
+        self._flight = self._workers.send(
+            [Request(i, start, [command.of(i) for command in sent], (), wants_state) for i in range(self.shards)]
         )
         self._flight.start, self._flight.length, self._unsent = start, len(block), 0
         self._ahead += block
@@ -264,7 +266,7 @@ class ClusterHamiltonian:
         """Wait for the draws that are being made."""
         assert self._flight is not None
         start, length = self._flight.start, self._flight.length
-        replies = self._crew.receive(self._flight)
+        replies = self._workers.receive(self._flight)
         for j in range(-length, 0):
             found = [replies[i].results[j] for i in range(self.shards)]
             self._block.append([np.concatenate(values) for values in zip(*found, strict=True)])
@@ -276,14 +278,14 @@ class ClusterHamiltonian:
         return {"states": list(self._states), "base": self._base, "log": log, "draws_left": self._draws_left}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the shards follow its commands when the next one comes."""
+        """Go on from a state: the shards execute its commands when the next one comes."""
         self._states, self._base, self._draws_left = list(state["states"]), state["base"], state["draws_left"]
         self._log = [Command(*saved) for saved in state["log"]]
         self._begin_anew()
 
     def close(self) -> None:
         """Let the workers forget the chains."""
-        self._crew.close()
+        self._workers.close()
 
 
 def _runs(rows: np.ndarray) -> list[np.ndarray]:

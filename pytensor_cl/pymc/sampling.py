@@ -21,7 +21,6 @@ from pytensor_cl.pymc.arguments import (
 )
 from pytensor_cl.pymc.checkpoint import Checkpoint, model_digest
 from pytensor_cl.pymc.cluster import ClusterHamiltonian, payload_of
-from pytensor_cl.pymc.crew import check_client
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
@@ -39,6 +38,7 @@ from pytensor_cl.pymc.run import AnyChains, AnySampler, Draws, Record, Run, Sett
 from pytensor_cl.pymc.samplers import Chees
 from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices, check_shards
 from pytensor_cl.pymc.tempering import AnyHamiltonian, temper
+from pytensor_cl.pymc.workers import check_client
 
 _ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}

@@ -11,7 +11,7 @@ pm = pytest.importorskip("pymc")
 pytest.importorskip("arviz_base")
 distributed = pytest.importorskip("distributed")
 
-from pytensor_cl.pymc import cluster, crew, follow, sample  # noqa: E402
+from pytensor_cl.pymc import cluster, sample, worker_shards, workers  # noqa: E402
 from tests.conftest import DRIVERS  # noqa: E402
 from tests.helpers import on_one_driver  # noqa: E402
 from tests.pymc.test_checkpoint import assert_same, schools  # noqa: E402
@@ -44,7 +44,7 @@ def often(monkeypatch):
     """States are kept, draws are fetched and workers are looked at often."""
     monkeypatch.setattr(cluster, "STATE_COMMANDS", 5)
     monkeypatch.setattr(cluster, "BLOCK_LENGTH", 2)
-    monkeypatch.setattr(crew, "_SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr(workers, "_SECONDS_BETWEEN_LOOKS", 0.1)
 
 
 def kill(client, addresses):
@@ -58,7 +58,7 @@ def test_draws_are_those_of_devices(context, client, undisturbed):
     """As many shards make the same draws, bit for bit, in this process and in two others."""
     assert_same(undisturbed, sample(schools(), devices=[context.name], **OPTIONS))
     assert len(np.unique(undisturbed.posterior["mu"].values[:, 0])) == OPTIONS["chains"]
-    counts = client.run(lambda: (len(follow._functions), len(follow._homes)))
+    counts = client.run(lambda: (len(worker_shards._functions), len(worker_shards._runs)))
     assert list(counts.values()) == [(1, 0)] * 2  # both had a part, and the chains' memory is free again
 
 
@@ -73,15 +73,15 @@ def test_killed_workers_change_nothing(context, client, undisturbed, often, monk
     def disturb(record):
         seen.append(record.iteration)
         if record.iteration == 22:
-            monkeypatch.setattr(crew, "SECONDS_WITHOUT_WORKERS", 0.01)
+            monkeypatch.setattr(workers, "SECONDS_WITHOUT_WORKERS", 0.01)
         if record.iteration in (13, 22, 33):
             client.wait_for_workers(2, timeout=120)  # the nannies have replaced those killed before
             kill(client, list(client.nthreads())[: 2 if record.iteration == 22 else 1])
 
-    with pytest.raises(crew.WorkersLost, match="no worker of the cluster is left"):
+    with pytest.raises(workers.WorkersLost, match="no worker of the cluster is left"):
         sample(model, client=client, checkpoint=path, callback=disturb, **OPTIONS)
     assert seen == list(range(23))
-    monkeypatch.setattr(crew, "SECONDS_WITHOUT_WORKERS", 60)
+    monkeypatch.setattr(workers, "SECONDS_WITHOUT_WORKERS", 60)
     found = sample(model, client=client, checkpoint=path, callback=disturb, **OPTIONS)
     assert seen == list(range(38))
     assert_same(found, undisturbed)
@@ -89,8 +89,8 @@ def test_killed_workers_change_nothing(context, client, undisturbed, often, monk
         sample(model, devices=[context.name], checkpoint=path, **OPTIONS)
 
 
-def test_a_command_that_comes_twice_is_followed_once():
-    """A shard returns the same results again; one that has followed other commands wants a state."""
+def test_a_command_that_comes_twice_is_executed_once():
+    """A shard returns the same results again; one that has executed other commands wants a state."""
     from pytensor_cl.pymc.initial import InitialPoints
 
     model = schools()
@@ -100,29 +100,33 @@ def test_a_command_that_comes_twice_is_followed_once():
     state = {"generator": np.random.default_rng(5).bit_generator.state}
     begin = ("set_positions", [np.linspace(-1, 1, 20).reshape(4, 5), np.ones(4, int)])
     moves = [("draw", [0.1, 3])] * 40  # more than there are random numbers in a block
-    assert follow.follow("run", [], None) is None
-    (first,) = follow.follow("run", [follow.Order(0, 0, [begin], state=state)], payload)
+    assert worker_shards.execute("run", [], None) is None
+    (first,) = worker_shards.execute("run", [worker_shards.Request(0, 0, [begin], state=state)], payload)
     assert np.isfinite(first.results[0]).all()
-    order = follow.Order(0, 1, moves, [("positions", [])], wants_state=True)
-    (once,), (twice,) = (follow.follow("run", [order], None) for _ in range(2))
+    request = worker_shards.Request(0, 1, moves, [("positions", [])], wants_state=True)
+    (once,), (twice,) = (worker_shards.execute("run", [request], None) for _ in range(2))
     assert once is twice
-    assert follow.follow("run", [follow.Order(0, 7, moves)], None) == [None]
+    assert worker_shards.execute("run", [worker_shards.Request(0, 7, moves)], None) == [None]
     # From the state before, from the first one, and from one in the middle of a block of random numbers.
-    (middle,) = follow.follow(
-        "run", [follow.Order(1, 10, moves[9:], wants_state=True, state=state, missed=[begin, *moves[:9]])], None
+    (middle,) = worker_shards.execute(
+        "run",
+        [worker_shards.Request(1, 10, moves[9:], wants_state=True, state=state, missed=[begin, *moves[:9]])],
+        None,
     )
     for again in (
-        follow.Order(2, 1, moves, state=once.state),
-        follow.Order(3, 1, moves, state=state, missed=[begin]),
-        follow.Order(4, 10, moves[9:], state=middle.state),
+        worker_shards.Request(2, 1, moves, state=once.state),
+        worker_shards.Request(3, 1, moves, state=state, missed=[begin]),
+        worker_shards.Request(4, 10, moves[9:], state=middle.state),
     ):
-        (reply,) = follow.follow("run", [again], None)
+        (reply,) = worker_shards.execute("run", [again], None)
         np.testing.assert_array_equal(reply.results[-1][-1], once.results[-1][-1])
     with pytest.raises(AttributeError):
-        follow.follow("run", [follow.Order(0, 41, [("no_such_command", [])])], None)
-    assert follow.follow("run", [follow.Order(0, 41, moves)], None) == [None]  # what failed is not used again
-    follow.forget_run("run")
-    assert follow.follow("run", [order], None) is None
+        worker_shards.execute("run", [worker_shards.Request(0, 41, [("no_such_command", [])])], None)
+    assert worker_shards.execute("run", [worker_shards.Request(0, 41, moves)], None) == [
+        None
+    ]  # what failed is not used again
+    worker_shards.forget_run("run")
+    assert worker_shards.execute("run", [request], None) is None
 
 
 @on_one_driver

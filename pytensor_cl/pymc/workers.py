@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from pytensor_cl.pymc.follow import Order, Reply, follow, forget_run
+from pytensor_cl.pymc.worker_shards import Reply, Request, execute, forget_run
 
 SECONDS_WITHOUT_WORKERS = 60.0
 """Time in which a cluster may bring another worker when none is left."""
@@ -17,7 +17,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_OF_TRANSFER = 20.0
 """Time after which that is asked while results are on their way; twice as long each time."""
 _MOST_LOSSES = 8
-"""Workers that may be lost without a reply of any other: what all die of is not to be tried for ever."""
+"""Workers that may be lost without a reply of any other: an error that ends each of them is not tried for ever."""
 
 
 class WorkersLost(RuntimeError):
@@ -39,53 +39,53 @@ def check_client(client: Any) -> None:
         raise ValueError(f"the client is not connected to a cluster: its status is {client.status!r}")
 
 
-def _follow(run: str, orders: bytes, payload: bytes | None) -> list[Reply | None] | None:
-    return follow(run, pickle.loads(orders), payload)
+def _follow(run: str, requests: bytes, payload: bytes | None) -> list[Reply | None] | None:
+    return execute(run, pickle.loads(requests), payload)
 
 
-class Crew:
+class Workers:
     """The workers of one run. Each shard is on one worker, and moves to another one if that is gone.
 
-    `recovered` returns an order with the state from which a worker can begin that has not the shard.
+    `recovered` returns an request with the state from which a worker can begin that has not the shard.
     """
 
-    def __init__(self, client: Any, payload: bytes, shards: int, recovered: Callable[[Order], Order]) -> None:
+    def __init__(self, client: Any, payload: bytes, shards: int, recovered: Callable[[Request], Request]) -> None:
         self._client, self._payload, self._recovered = client, payload, recovered
         self._run = uuid.uuid4().hex
         self._places: list[str | None] = [None] * shards
         self._prepared: set[str] = set()
 
-    def send(self, orders: Iterable[Order]) -> "Flight":
-        """Send orders to the workers of their shards."""
-        flight = Flight()
-        self._send(list(orders), flight)
-        return flight
+    def send(self, requests: Iterable[Request]) -> "PendingReplies":
+        """Send requests to the workers of their shards."""
+        pending = PendingReplies()
+        self._send(list(requests), pending)
+        return pending
 
-    def receive(self, flight: "Flight") -> dict[int, Reply]:
-        """Wait for the replies to orders, by shard; orders of workers that are gone are sent to others."""
+    def receive(self, pending: "PendingReplies") -> dict[int, Reply]:
+        """Wait for the replies to requests, by shard; requests of workers that are gone are sent to others."""
         replies: dict[int, Reply] = {}
-        while flight.orders:
-            again, known = self._wait(flight), len(replies)
-            for future, found in self._results(flight, again).items():
-                orders = flight.orders.pop(future)
+        while pending.requests:
+            again, known = self._wait(pending), len(replies)
+            for future, found in self._results(pending, again).items():
+                requests = pending.requests.pop(future)
                 if found is None:
-                    again += orders
-                    self._dismiss(flight.places[future])
+                    again += requests
+                    self._dismiss(pending.places[future])
                     continue
-                for order, reply in zip(orders, found, strict=True):
+                for request, reply in zip(requests, found, strict=True):
                     if reply is None:
-                        self._places[order.shard] = None
-                        again.append(order)
+                        self._places[request.shard] = None
+                        again.append(request)
                     else:
-                        replies[order.shard] = reply
-            flight.losses = 0 if len(replies) > known else flight.losses + bool(again)
-            if flight.losses > _MOST_LOSSES:
-                raise WorkersLost(f"workers were lost {flight.losses} times, one after the other, at the same work")
-            self._send(again, flight)
+                        replies[request.shard] = reply
+            pending.losses = 0 if len(replies) > known else pending.losses + bool(again)
+            if pending.losses > _MOST_LOSSES:
+                raise WorkersLost(f"workers were lost {pending.losses} times, one after the other, at the same work")
+            self._send(again, pending)
         return replies
 
     def rebalance(self) -> None:
-        """Take shards from workers that have more than others; they move when their next orders are sent."""
+        """Take shards from workers that have more than others; they move when their next requests are sent."""
         alive = self._alive()
         most = -(-len(self._places) // max(min(len(alive), len(self._places)), 1))
         loads: dict[str, int] = {}
@@ -121,16 +121,18 @@ class Crew:
         self._prepared.discard(place or "")
         self._places = [None if other == place else other for other in self._places]
 
-    def _send(self, orders: Sequence[Order], flight: "Flight") -> None:
-        homeless = [order.shard for order in orders if self._places[order.shard] is None]
-        if homeless:
-            self._find_places(homeless)
-            flight.moved.update(homeless)
-        by_place: dict[str, list[Order]] = {}
-        for order in orders:
-            place = self._places[order.shard]
+    def _send(self, requests: Sequence[Request], pending: "PendingReplies") -> None:
+        without_place = [request.shard for request in requests if self._places[request.shard] is None]
+        if without_place:
+            self._find_places(without_place)
+            pending.moved.update(without_place)
+        by_place: dict[str, list[Request]] = {}
+        for request in requests:
+            place = self._places[request.shard]
             assert place is not None
-            by_place.setdefault(place, []).append(self._recovered(order) if order.shard in flight.moved else order)
+            by_place.setdefault(place, []).append(
+                self._recovered(request) if request.shard in pending.moved else request
+            )
         for place, of_place in by_place.items():
             payload = None if place in self._prepared else self._payload
             self._prepared.add(place)
@@ -146,7 +148,7 @@ class Crew:
                     key=f"pytensor_cl_chains-{uuid.uuid4().hex}",
                     pure=False,
                 )
-            flight.orders[future], flight.places[future] = of_place, place
+            pending.requests[future], pending.places[future] = of_place, place
 
     def _find_places(self, shards: Sequence[int]) -> None:
         """Give shards without a worker to workers that have fewest."""
@@ -168,15 +170,15 @@ class Crew:
             loads[place] += 1
             self._places[shard] = place
 
-    def _wait(self, flight: "Flight") -> list[Order]:
-        """Wait until all tasks are done, or a worker is gone; return the orders of such workers."""
+    def _wait(self, pending: "PendingReplies") -> list[Request]:
+        """Wait until all tasks are done, or a worker is gone; return the requests of such workers."""
         from distributed import wait
 
         while True:
             try:
-                wait(list(flight.orders), timeout=_SECONDS_BETWEEN_LOOKS)
+                wait(list(pending.requests), timeout=_SECONDS_BETWEEN_LOOKS)
             except TimeoutError:
-                again = self._abandon(flight)
+                again = self._abandon(pending)
                 if again:
                     return again
             except CancelledError:
@@ -184,24 +186,24 @@ class Crew:
             else:
                 return []
 
-    def _abandon(self, flight: "Flight") -> list[Order]:
-        """Return the orders of workers that are gone, and take their shards from them."""
+    def _abandon(self, pending: "PendingReplies") -> list[Request]:
+        """Return the requests of workers that are gone, and take their shards from them."""
         alive, again = self._alive(), []
-        for future in [future for future in flight.orders if flight.places[future] not in alive]:
-            again += flight.orders.pop(future)
+        for future in [future for future in pending.requests if pending.places[future] not in alive]:
+            again += pending.requests.pop(future)
             future.cancel()
-            self._dismiss(flight.places[future])
+            self._dismiss(pending.places[future])
         return again
 
-    def _results(self, flight: "Flight", again: list[Order]) -> dict[Any, list[Reply | None] | None]:
-        """Return what the tasks that are done returned; orders of workers that are gone meanwhile are added to `again`.
+    def _results(self, pending: "PendingReplies", again: list[Request]) -> dict[Any, list[Reply | None] | None]:
+        """Return what the tasks that are done returned; requests of workers that are gone are added to `again`.
 
         The value of a task that is to be sent again is None.
         """
         from distributed.scheduler import KilledWorker
 
         found: dict[Any, list[Reply | None] | None] = {}
-        for future in flight.orders:
+        for future in pending.requests:
             if future.status == "error":
                 error = future.exception()
                 if not isinstance(error, KilledWorker):
@@ -212,11 +214,11 @@ class Crew:
                 found[future] = None
         seconds = _SECONDS_OF_TRANSFER
         while True:
-            finished = [future for future in flight.orders if future.status == "finished"]
+            finished = [future for future in pending.requests if future.status == "finished"]
             try:
                 return found | dict(zip(finished, self._gather(finished, seconds), strict=True))
             except (TimeoutError, CancelledError):
-                again += self._abandon(flight)
+                again += self._abandon(pending)
                 seconds *= 2
 
     def _gather(self, futures: list[Any], seconds: float) -> list[Any]:
@@ -229,11 +231,11 @@ class Crew:
         return found
 
 
-class Flight:
+class PendingReplies:
     """Orders that were sent, and the workers to which they were."""
 
     def __init__(self) -> None:
-        self.orders: dict[Any, list[Order]] = {}
+        self.requests: dict[Any, list[Request]] = {}
         self.places: dict[Any, str] = {}
         self.moved: set[int] = set()
         self.losses = 0  # since the last reply

@@ -1,6 +1,6 @@
-"""Shards of chains in a worker process: they follow commands, each in its turn, and answer questions.
+"""Shards of chains in a worker process: they execute commands, each in its turn, and answer questions.
 
-Nothing here knows how commands arrive. A command that comes twice is followed once.
+Nothing here knows how commands arrive. A command that comes twice is executed once.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _MOST_RUNS = 2
 _OF_PARTS = ("medians", "squares", "moments", "usual_deviations", "regions")
 
 
-class Order(NamedTuple):
+class Request(NamedTuple):
     """Commands to a shard, and then questions. Both are names with arguments."""
 
     shard: int
@@ -39,15 +39,15 @@ class Order(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The results of an order."""
+    """The results of an request."""
 
     state: dict[str, Any] | None  # before the commands, if it is wanted
     results: list[Any]  # one for each command
     answers: list[Any]
 
 
-class _Follower:
-    """A shard, and the number of commands that it has followed."""
+class _WorkerShard:
+    """A shard, and the number of commands that it has executed."""
 
     def __init__(self, hamiltonian: Hamiltonian, fresh: Mapping[Any, np.ndarray], state: Mapping[str, Any]) -> None:
         self._hamiltonian, self._part = hamiltonian, Part()
@@ -75,26 +75,26 @@ class _Follower:
         finally:
             self._shard.leave()
 
-    def follow(self, order: Order) -> Reply:
+    def execute(self, request: Request) -> Reply:
         """Follow commands, and answer questions."""
         self._shard.enter()
         try:
-            for name, arguments in order.missed:
+            for name, arguments in request.missed:
                 self._do(name, arguments)
-            state = self._state() if order.wants_state else None
-            results = [self._do(name, arguments) for name, arguments in order.commands]
-            reply = Reply(state, results, [self._answer(name, arguments) for name, arguments in order.questions])
+            state = self._state() if request.wants_state else None
+            results = [self._do(name, arguments) for name, arguments in request.commands]
+            reply = Reply(state, results, [self._answer(name, arguments) for name, arguments in request.questions])
         finally:
             self._shard.leave()
-        self._last, self.done, self.latest = order.start, order.end, reply
+        self._last, self.done, self.latest = request.start, request.end, reply
         return reply
 
-    def has_followed(self, order: Order) -> bool:
+    def has_executed(self, request: Request) -> bool:
         """Return whether these commands were the last ones; then their results are `latest`."""
-        return len(order.commands) > 0 and (self._last, self.done) == (order.start, order.end)
+        return len(request.commands) > 0 and (self._last, self.done) == (request.start, request.end)
 
     def _state(self) -> dict[str, Any]:
-        """Return what the next commands follow from."""
+        """Return the state from which the next commands go on."""
         hamiltonian, noise = self._hamiltonian, self._hamiltonian.noise
         values = {name: np.array(v.get_value()) for name, v in hamiltonian.between_trajectories().items()}
         generator = self._before if noise.used < len(noise) else hamiltonian.rng.get_value()
@@ -182,33 +182,33 @@ class _Functions:
         self.lock = threading.Lock()
 
 
-class _Home:
+class _RunShards:
     """The shards of one run that are in this process."""
 
     def __init__(self, functions: _Functions) -> None:
         self._functions = functions
-        self._shards: dict[int, _Follower] = {}
+        self._shards: dict[int, _WorkerShard] = {}
 
-    def follow(self, order: Order) -> Reply | None:
-        """Return what a shard does; None if it is not here, or has not followed the same commands as others."""
+    def execute(self, request: Request) -> Reply | None:
+        """Return what a shard does; None if it is not here, or has not executed the same commands as others."""
         with self._functions.lock:
-            shard = self._shards.get(order.shard)
-            if shard is not None and shard.has_followed(order):
+            shard = self._shards.get(request.shard)
+            if shard is not None and shard.has_executed(request):
                 return shard.latest
-            if shard is not None and shard.done == order.start:
-                order = order._replace(missed=())
-            elif order.state is not None:
-                shard = _Follower(self._functions.hamiltonian, self._functions.fresh, order.state)
+            if shard is not None and shard.done == request.start:
+                request = request._replace(missed=())
+            elif request.state is not None:
+                shard = _WorkerShard(self._functions.hamiltonian, self._functions.fresh, request.state)
             else:
                 return None
-            self._shards.pop(order.shard, None)  # one that fails in the middle of a command is not used again
-            reply = shard.follow(order)
-            self._shards[order.shard] = shard
+            self._shards.pop(request.shard, None)  # one that fails in the middle of a command is not used again
+            reply = shard.execute(request)
+            self._shards[request.shard] = shard
             return reply
 
 
 _functions: dict[bytes, _Functions] = {}
-_homes: dict[str, _Home] = {}
+_runs: dict[str, _RunShards] = {}
 _lock = threading.Lock()
 
 
@@ -219,22 +219,22 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
         del kept[next(iter(kept))]
 
 
-def follow(run: str, orders: Sequence[Order], payload: bytes | None) -> list[Reply | None] | None:
+def execute(run: str, requests: Sequence[Request], payload: bytes | None) -> list[Reply | None] | None:
     """Return what shards of a run do; None if the run is not known here, and there is no payload to make it from."""
     with _lock:
-        home = _homes.get(run)
-        if home is None:
+        shards = _runs.get(run)
+        if shards is None:
             if payload is None:
                 return None
             digest = hashlib.sha256(payload).digest()
             functions = _functions.pop(digest, None) or _Functions(payload)
-            home = _Home(functions)
+            shards = _RunShards(functions)
             _keep(_functions, digest, functions)
-            _keep(_homes, run, home)
-    return [home.follow(order) for order in orders]
+            _keep(_runs, run, shards)
+    return [shards.execute(request) for request in requests]
 
 
 def forget_run(run: str) -> None:
     """Give the memory of a run back."""
     with _lock:
-        _homes.pop(run, None)
+        _runs.pop(run, None)
