@@ -14,6 +14,7 @@ from pytensor.scalar.basic import upcast
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.variable import RandomGeneratorVariable
 
+from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_flag, as_ints, as_variable
 
@@ -336,9 +337,7 @@ def as_rate(value: Any, name: str) -> float:
 
 
 def _as_floating(value: Any, name: str, least: int) -> Variable:
-    variable = as_variable(value, name)
-    if not variable.type.dtype.startswith("float"):
-        raise TypeError(f"{name} must be floating, not {variable.type.dtype}: cast it first")
+    variable = as_floats(value, name)
     if variable.type.ndim < least:
         raise TypeError(f"{name} needs {least} dimensions or more, and has {variable.type.ndim}")
     return variable

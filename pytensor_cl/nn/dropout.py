@@ -18,6 +18,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.utils import custom_rng_deepcopy
 from pytensor.tensor.type import TensorType, float_dtypes, integer_dtypes
 
+from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
 
@@ -253,9 +254,7 @@ def dropout(
     >>> sorted(set(f(np.ones(100))))
     [np.float64(0.0), np.float64(2.0)]
     """
-    x = as_variable(input, "input")
-    if x.type.dtype not in float_dtypes:
-        raise TypeError(f"input of dropout must be of floating point, not {x.type.dtype}: cast it first")
+    x = as_floats(input, "dropout: input")
     probability, generator = _as_probability(p), check_rng(rng, "dropout")
     axes = _as_shared_axes(shared_axes, x.type.ndim)
     next_rng, mask = DropoutMask(axes).make_node(generator, probability, x).outputs

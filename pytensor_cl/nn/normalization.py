@@ -10,8 +10,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pytensor.graph.basic import Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import upcast
-from pytensor.tensor.type import float_dtypes
 
+from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.batch_normalization import (
     BatchNormalization,
     GivenNormalization,
@@ -22,15 +22,6 @@ from pytensor_cl.nn.batch_normalization import (
 from pytensor_cl.nn.composed import cast
 from pytensor_cl.nn.standardize import Normalization, WindowSum, working_dtype
 from pytensor_cl.nn.windows import as_flag, as_ints, as_variable
-
-
-def _as_floats(value: Any, function: str, name: str) -> Variable:
-    """Return an array of floating-point numbers as a variable."""
-    variable = as_variable(value, name)
-    if variable.type.dtype not in float_dtypes:
-        dtype = variable.type.dtype
-        raise TypeError(f"{function}: {name} must have a floating-point dtype, not {dtype}: cast it first")
-    return variable
 
 
 def _as_number(value: Any, function: str, name: str, least: float = 0.0, is_open: bool = True) -> float:
@@ -122,7 +113,7 @@ def _batch_parameter(function: str, name: str, value: Any, x: Variable, axes: Se
     """Return a parameter in the form in which it was given: with the dimensions of x, or without the axes."""
     if value is None:
         return None
-    parameter = _as_floats(value, function, name)
+    parameter = as_floats(value, f"{function}: {name}")
     ndim, kept = x.type.ndim, x.type.ndim - len(axes)
     if parameter.type.ndim not in (ndim, kept):
         raise TypeError(
@@ -141,7 +132,7 @@ class _Batch:
 
     def __init__(self, function: str, inputs: Any, axes: Any, **parameters: Any) -> None:
         self.function = function
-        self.x = _as_floats(inputs, function, "inputs")
+        self.x = as_floats(inputs, f"{function}: inputs")
         self.axes = _batch_axes(function, axes, self.x.type.ndim)
         self.parameters = {
             name: _batch_parameter(function, name, value, self.x, self.axes) for name, value in parameters.items()
@@ -320,7 +311,7 @@ def batch_normalization(inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any)
     """
     function = "batch_normalization"
     named = {"inputs": inputs, "gamma": gamma, "beta": beta, "mean": mean, "std": std}
-    arrays = [_as_floats(v, function, name) for name, v in named.items()]
+    arrays = [as_floats(v, f"{function}: {name}") for name, v in named.items()]
     dtype = upcast(*(v.type.dtype for v in arrays))
     x, scale, shift, center, deviation = (cast(v, working_dtype(dtype)) for v in arrays)
     return pt.cast((x - center) * (scale / deviation) + shift, dtype)
@@ -355,7 +346,7 @@ def _over_trailing(value: Any, function: str, name: str, x: Variable, axes: Sequ
     """Return a weight or a bias of the last axes with the dimensions of x."""
     if value is None:
         return None
-    parameter = _as_floats(value, function, name)
+    parameter = as_floats(value, f"{function}: {name}")
     if parameter.type.ndim != len(axes):
         raise TypeError(
             f"{function}: {name} must have the {len(axes)} dimensions that are normalised, not {parameter.type.ndim}"
@@ -394,7 +385,7 @@ def layer_norm(
         Lengths differ, or `eps` is not larger than zero.
     """
     function = "layer_norm"
-    x = _as_floats(input, function, "input")
+    x = as_floats(input, f"{function}: input")
     epsilon = _as_number(eps, function, "eps")
     x, axes = _trailing(function, x, normalized_shape)
     parameters = [_over_trailing(v, function, n, x, axes) for n, v in (("weight", weight), ("bias", bias))]
@@ -422,7 +413,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
         They are those of `layer_norm`.
     """
     function = "rms_norm"
-    x = _as_floats(input, function, "input")
+    x = as_floats(input, f"{function}: input")
     x, axes = _trailing(function, x, normalized_shape)
     scale = _over_trailing(weight, function, "weight", x, axes)
     dtype = x.type.dtype if scale is None else upcast(x.type.dtype, scale.type.dtype)
@@ -432,7 +423,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
 
 def _images(value: Any, function: str, least: int) -> Variable:
     """Return an array of shape (N, C, ...)."""
-    x = _as_floats(value, function, "input")
+    x = as_floats(value, f"{function}: input")
     if x.type.ndim < least:
         shape = "(N, C, ...)" if least == 2 else "(N, C, length, ...)"
         raise TypeError(f"{function}: input must have shape {shape}, not {x.type.ndim} dimensions")
@@ -443,7 +434,7 @@ def _per_channel(value: Any, function: str, name: str, x: Variable) -> Variable 
     """Return a weight or a bias of shape (C,)."""
     if value is None:
         return None
-    parameter = _as_floats(value, function, name)
+    parameter = as_floats(value, f"{function}: {name}")
     if parameter.type.ndim != 1:
         raise TypeError(f"{function}: {name} must have shape (C,), not {parameter.type.ndim} dimensions")
     return _with_lengths(parameter, function, name, (1,), x)

@@ -9,12 +9,12 @@ from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.raise_op import CheckAndRaise
 
+from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.recurrent_loop import GRULoop, LSTMLoop, RecurrentLoop, ReluLoop, TanhLoop, loop_of, masked, split
 from pytensor_cl.nn.windows import as_flag, as_variable
 
 State = Any  # an array, of lstm a pair of arrays; None for zeros
 
-_FLOATS = "float16", "float32", "float64"
 _NONLINEARITIES: dict[str, type[RecurrentLoop]] = {"tanh": TanhLoop, "relu": ReluLoop}
 _PARAMETERS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 _DIMENSIONS = {
@@ -51,13 +51,13 @@ def _array(value: Any, name: str, where: str) -> Variable:
 
     Raises `TypeError`: of another type, or another number of dimensions.
     """
-    found = as_variable(value, f"{where}: {name}")
-    ndim = len(_DIMENSIONS[name])
     if name == "lengths":
+        found = as_variable(value, f"{where}: lengths")
         if not np.issubdtype(found.type.dtype, np.integer):
             raise TypeError(f"{where}: lengths must be integers, not {found.type.dtype}")
-    elif found.type.dtype not in _FLOATS:
-        raise TypeError(f"{where}: {name} must be {', '.join(_FLOATS)}, not {found.type.dtype}: cast it first")
+    else:
+        found = as_floats(value, f"{where}: {name}")
+    ndim = len(_DIMENSIONS[name])
     if found.type.ndim != ndim:
         shape = ", ".join(_DIMENSIONS[name])
         raise TypeError(f"{where}: {name} must have {ndim} dimensions, ({shape}), not {found.type.ndim}")

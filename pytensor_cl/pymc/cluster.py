@@ -84,13 +84,13 @@ class ClusterHamiltonian:
         self._log: list[Command] = []  # those since then
         self._unsent = 0  # commands at the end of the log that wait for one with a result
         self._ahead: deque[Command] = deque()  # commands for draws that are not yet used
-        self._block: deque[list[np.ndarray]] = deque()  # such draws that are here
-        self._flight: PendingReplies | None = None  # and such that are being made
+        self._block: deque[list[np.ndarray]] = deque()  # of them, those that are here
+        self._pending: PendingReplies | None = None  # draws that workers are making
         self._draws = self._draws_left = draws
         self._latest: np.ndarray | None = None  # positions of the last draw
 
     def _recovered(self, request: Request) -> Request:
-        """Return a request for a worker that has not the shard."""
+        """Return a request for a worker that does not have the shard."""
         missed = [*self._log, *self._ahead][: request.start - self._base]
         return request._replace(
             state=self._states[request.shard], missed=[command.of(request.shard) for command in missed]
@@ -103,7 +103,7 @@ class ClusterHamiltonian:
     ) -> dict[int, Reply]:
         """Send commands that wait and others, ask questions of some shards, and return the replies by shard."""
         if self._ahead:
-            self._begin_anew()  # the workers have made draws that nobody uses
+            self._restart()  # the workers have made draws that nobody uses
         # Only before a trajectory: questions are about the state after the last one, which is not in what is kept.
         wants_state = any(command.name in _MOVES for command in commands) and self._is_long()
         start = self._base + len(self._log) - self._unsent
@@ -125,11 +125,11 @@ class ClusterHamiltonian:
         """Return whether there are so many commands that other states are to be kept."""
         return sum(command.name in _MOVES for command in (*self._log, *self._ahead)) >= STATE_COMMANDS
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Let the shards begin with the states that are kept, wherever workers have got to."""
         self._ahead.clear()
         self._block.clear()
-        self._flight = self._latest = None
+        self._pending = self._latest = None
         self._unsent = 0
         self.parts.know([], [])
         self._workers.forget_places()
@@ -178,8 +178,8 @@ class ClusterHamiltonian:
         own = {i: [wanted[wanted // self._part == i] % self._part] for i in range(self.shards)}
         own = {i: [part] for i, (part,) in own.items() if len(part)}
         found = self.answers("flat_state", (), own)
-        request = np.argsort(np.argsort(wanted, kind="stable"), kind="stable")
-        positions, gradients = (np.concatenate([found[i][k] for i in own])[request] for k in range(2))
+        order = np.argsort(np.argsort(wanted, kind="stable"), kind="stable")
+        positions, gradients = (np.concatenate([found[i][k] for i in own])[order] for k in range(2))
         return positions, gradients
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
@@ -230,10 +230,10 @@ class ClusterHamiltonian:
         """
         if not self._block:
             numbers = list(islice(lengths, 2 * self._block_length))
-            if self._flight is None:
-                self._launch(step_size, numbers[: self._block_length])
-            self._land()
-            self._launch(step_size, numbers[len(self._block) :][: self._block_length])
+            if self._pending is None:
+                self._request_block(step_size, numbers[: self._block_length])
+            self._receive_block()
+            self._request_block(step_size, numbers[len(self._block) :][: self._block_length])
         *found, self._latest = self._block.popleft()
         self._log.append(self._ahead.popleft())
         self._draws_left -= 1
@@ -247,26 +247,26 @@ class ClusterHamiltonian:
         most = max(CLIENT_BYTES // (size * self.shards), self._draws // 20)
         return max(min(BLOCK_BYTES // size, most, BLOCK_LENGTH), 1)
 
-    def _launch(self, step_size: float, lengths: Sequence[int]) -> None:
+    def _request_block(self, step_size: float, lengths: Sequence[int]) -> None:
         """Let the workers make draws; not more than are wanted."""
         block = [Command("draw", [step_size, n]) for n in lengths[: self._draws_left - len(self._ahead)]]
         if not block:
-            self._flight = None
+            self._pending = None
             return
         sent = [*self._log[len(self._log) - self._unsent :], *block]
         start = self._base + len(self._log) + len(self._ahead) - self._unsent
         wants_state = self._is_long()
-        self._flight = self._workers.send(
+        self._pending = self._workers.send(
             [Request(i, start, [command.of(i) for command in sent], (), wants_state) for i in range(self.shards)]
         )
-        self._flight.start, self._flight.length, self._unsent = start, len(block), 0
+        self._pending.start, self._pending.length, self._unsent = start, len(block), 0
         self._ahead += block
 
-    def _land(self) -> None:
+    def _receive_block(self) -> None:
         """Wait for the draws that are being made."""
-        assert self._flight is not None
-        start, length = self._flight.start, self._flight.length
-        replies = self._workers.receive(self._flight)
+        assert self._pending is not None
+        start, length = self._pending.start, self._pending.length
+        replies = self._workers.receive(self._pending)
         for j in range(-length, 0):
             found = [replies[i].results[j] for i in range(self.shards)]
             self._block.append([np.concatenate(values) for values in zip(*found, strict=True)])
@@ -281,7 +281,7 @@ class ClusterHamiltonian:
         """Go on from a state: the shards execute its commands when the next one comes."""
         self._states, self._base, self._draws_left = list(state["states"]), state["base"], state["draws_left"]
         self._log = [Command(*saved) for saved in state["log"]]
-        self._begin_anew()
+        self._restart()
 
     def close(self) -> None:
         """Let the workers forget the chains."""

@@ -39,7 +39,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The results of an request."""
+    """The results of a request."""
 
     state: dict[str, Any] | None  # before the commands, if it is wanted
     results: list[Any]  # one for each command

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.pymc.worker_shards import Reply, Request, execute, forget_run
 
 SECONDS_WITHOUT_WORKERS = 60.0
@@ -39,14 +40,14 @@ def check_client(client: Any) -> None:
         raise ValueError(f"the client is not connected to a cluster: its status is {client.status!r}")
 
 
-def _follow(run: str, requests: bytes, payload: bytes | None) -> list[Reply | None] | None:
+def _execute_pickled(run: str, requests: bytes, payload: bytes | None) -> list[Reply | None] | None:
     return execute(run, pickle.loads(requests), payload)
 
 
 class Workers:
     """The workers of one run. Each shard is on one worker, and moves to another one if that is gone.
 
-    `recovered` returns an request with the state from which a worker can begin that has not the shard.
+    `recovered` returns a request with the state from which a worker can begin that does not have the shard.
     """
 
     def __init__(self, client: Any, payload: bytes, shards: int, recovered: Callable[[Request], Request]) -> None:
@@ -87,7 +88,7 @@ class Workers:
     def rebalance(self) -> None:
         """Take shards from workers that have more than others; they move when their next requests are sent."""
         alive = self._alive()
-        most = -(-len(self._places) // max(min(len(alive), len(self._places)), 1))
+        most = ceil_div(len(self._places), max(min(len(alive), len(self._places)), 1))
         loads: dict[str, int] = {}
         for shard, place in enumerate(self._places):
             if place is not None:
@@ -105,7 +106,7 @@ class Workers:
             pass  # they forget it when other runs come
 
     def forget_places(self) -> None:
-        """Begin anew, as another run whose shards are nowhere."""
+        """Start again as another run, whose shards are nowhere."""
         self._run = uuid.uuid4().hex
         self._places = [None] * len(self._places)
         self._prepared.clear()
@@ -140,7 +141,7 @@ class Workers:
                 # States and models are large, and have to go to the worker anyway.
                 warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
                 future = self._client.submit(
-                    _follow,
+                    _execute_pickled,
                     self._run,
                     pickle.dumps(of_place),  # Dask would look for tasks in lists of lists
                     payload,
@@ -232,7 +233,7 @@ class Workers:
 
 
 class PendingReplies:
-    """Orders that were sent, and the workers to which they were."""
+    """Requests that were sent, and the workers to which they were sent."""
 
     def __init__(self) -> None:
         self.requests: dict[Any, list[Request]] = {}

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.integers import ceil_div
+
 type Batch = tuple[Any, ...]
 
 
@@ -25,7 +27,7 @@ class Cut(NamedTuple):
 
     def count(self, rows: int) -> int:
         """Return the number of batches."""
-        return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+        return rows // self.batch_size if self.drop_last else ceil_div(rows, self.batch_size)
 
 
 class Source:

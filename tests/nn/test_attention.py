@@ -407,5 +407,5 @@ def test_errors_of_rotary():
         nn.rotary(pt.tensor(shape=(3, 5)))
     with pytest.raises(ValueError, match="base"):
         nn.rotary(pt.dmatrix(), base=0.0)
-    with pytest.raises(TypeError, match="floating"):
+    with pytest.raises(TypeError, match="input must be floats"):
         nn.rotary(pt.lmatrix())

@@ -104,7 +104,10 @@ def trained_alone(build, parts, path):
 
 @pytest.fixture(scope="module")
 def one_device(client, folder, initial):
-    """The bytes of that checkpoint by the number of parts, from a new process: other tests leave NumPy's sums others."""
+    """The bytes of that checkpoint by the number of parts, from a worker.
+
+    Tests may run without PyTensor's C compiler, which workers have: its code computes other last digits.
+    """
     known = {}
 
     def bytes_of(parts):

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.integers import round_up
+
 GOOD_ENOUGH = 1.02
 """Ratio of a plan to the lower bound at which the search ends."""
 
@@ -120,11 +122,7 @@ def _buffer_sizes(ranges: Sequence[ArenaRange], alignment: int, limit: int) -> t
     for r in ranges:
         ends[r.number] = max(ends[r.number], r.end)
     # One allocation may be larger than `limit`, by less than `alignment`: then it has a buffer of its own size.
-    return tuple(max(end, min(_aligned(end, alignment), limit)) for end in ends)
-
-
-def _aligned(nbytes: int, alignment: int) -> int:
-    return -(-nbytes // alignment) * alignment
+    return tuple(max(end, min(round_up(end, alignment), limit)) for end in ends)
 
 
 def _assign(allocations: Sequence[Allocation], order: Sequence[int], alignment: int, limit: int) -> list[ArenaRange]:
@@ -142,7 +140,7 @@ def _assign(allocations: Sequence[Allocation], order: Sequence[int], alignment: 
             if offset + nbytes <= limit or not offset:
                 break
             number += 1
-        numbers[n], offsets[n], ends[n] = number, offset, _aligned(offset + nbytes, alignment)
+        numbers[n], offsets[n], ends[n] = number, offset, round_up(offset + nbytes, alignment)
         ranges[k] = ArenaRange(number, offset, nbytes)
     return [ranges[k] for k in range(len(allocations))]
 
