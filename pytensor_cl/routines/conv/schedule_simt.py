@@ -157,6 +157,7 @@ class SimtSchedule:
         return (
             winograd.is_applicable(p)
             and is_small(p)
+            and all(a.image for a in p.axes)
             and winograd_simt.is_profitable(p, self.info.compute_units, self.dtype.itemsize)
         )
 
