@@ -58,7 +58,10 @@ static inline ${index} ${name}_whole_count(const ${name}_geometry *g)
 
 ## Where window number o begins along dimension d, and its taps from f to l that see an element.
 <%def name="taps(d)">
-<% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 or (d == 1 and square) else (f"g.k[{d}]", f"g.step[{d}]") %>\
+<%
+is_last = d == 2 or (d == 1 and square)
+k, step = (f"({name}_taps)", f"({name}_step)") if is_last else (f"g.k[{d}]", f"g.step[{d}]")
+%>\
 % if d < skipped:
 const ${index} at${d} = 0, f${d} = 0, l${d} = 1;
 % elif spacing == "bins":

@@ -5,7 +5,8 @@
 ## Operands    x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
 ## NDRange     work-items loop over the elements of the output, with the NDRange as step; neighbours take neighbours
 ##             along the last dimension.
-<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, square, skipped, in_pairs, spacing, geometry"/>
+<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, square, skipped, in_pairs, spacing,
+             geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
