@@ -2,9 +2,9 @@
 ##
 ## Algorithm   As winograd_filters.mako: U = G w G.T, V = B.T x B, M = U.T V for each of size x size points by the
 ##             routine's batched product, and y = A.T M A.
-##             `is_weights`: the gradient of w, from x and the gradient of y, a sum over tiles of convolutions with `count`
-##             x `count` taps, which the same points do for: D is the transformed gradient of y, in place of M; U = D V.T,
-##             a product over tiles for each part of the images; then the output transform of the sum of all parts.
+##             `is_weights`: the gradient of w, from x and the gradient of y: a sum over tiles of convolutions with
+##             `count` x `count` taps, which the same points do for. D is the transformed gradient of y, in place of M;
+##             U = D V.T is a product over tiles, for each part of the images; then the output transform of its sum.
 ## Operands    x, w and y with any strides, images of an element or more; positions and offsets within 32 bits;
 ##             plan.mako. U[point, g, c, feature], V[point, g, c, tile] and M[point, g, feature, tile]: rows and points
 ##             of each are u_row and u_point apart, ... <name>_tiles: `images` images from number `first` on, each of
