@@ -417,6 +417,42 @@ def _long_comparisons(device: Device, text: str) -> bool:
     return True
 
 
+_SHUFFLES = """
+#define PROBE_SHUFFLE(mode, result, value, by, end) \\
+    asm volatile("shfl.sync." mode ".b32 %0, %1, %2, " end ", 0xffffffff;" : "=r"(result) : "r"(value), "r"(by))
+__kernel void probe_warp_shuffles(__global const uint *x, __global uint *o, const uint by)
+{
+    const uint at = get_global_id(0), count = get_global_size(0), value = x[at];
+    uint below, above, from, other, sum = value;
+    PROBE_SHUFFLE("down", below, value, by, "31");
+    PROBE_SHUFFLE("up", above, value, by, "0");
+    PROBE_SHUFFLE("idx", from, value, at / 32 + by, "31");
+    PROBE_SHUFFLE("bfly", other, value, by, "31");
+    for (int distance = 16; distance > 0; distance /= 2) {
+        uint next;
+        PROBE_SHUFFLE("down", next, sum, distance, "31");
+        sum += next;
+    }
+    PROBE_SHUFFLE("idx", sum, sum, 0, "31");
+    o[at] = below, o[count + at] = above, o[2 * count + at] = from, o[3 * count + at] = other, o[4 * count + at] = sum;
+}
+"""
+
+
+def _warp_shuffles(device: Device, text: str) -> bool:
+    by, x = 5, np.arange(ITEMS, dtype="uint32") ** 2
+    lane, warp = np.arange(ITEMS) % 32, np.arange(ITEMS) // 32
+    places = np.where(lane + by < 32, lane + by, lane), np.where(lane >= by, lane - by, lane), warp + by, lane ^ by
+    wanted = [x[32 * warp + place] for place in places]
+    o = np.zeros((5, ITEMS), "uint32")
+    for group in (64, 128):
+        buffer = device.buffer(o)
+        device.run(device.kernel(text, "probe_warp_shuffles"), ITEMS, group, device.buffer(x), buffer, np.uint32(by))
+        got = device.read(buffer, o)
+        check_equal("shuffles", got, [*wanted, x.reshape(-1, 32).sum(1, dtype="uint32").repeat(32)])
+    return True
+
+
 def _profiling(device: Device, text: str) -> bool:
     properties = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(device.context, device.handle, properties=properties)
@@ -440,6 +476,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("vectors", [], _vector_text(), _vectors),
     Probe("fp64", False, _FP64, _fp64, extension="cl_khr_fp64"),
     Probe("fp16", False, _FP16, _fp16, extension="cl_khr_fp16"),
+    Probe("warp_shuffles", False, _SHUFFLES, _warp_shuffles, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("host_alignment", 0, _HOST, _host_alignment, of_cpus=True),
     Probe("struct_arguments", False, _STRUCTS, _struct_arguments),
     Probe("maps", False, _MAPS, _maps, of_cpus=True),
