@@ -37,13 +37,13 @@
 
 ## Reduces a value that each work-item has over the `threads` work-items of a row, a power of two; all of them get the
 ## result, or (everyone=False) the first one. A work-item is number `lane` of its row, `stride` items from the next;
-## rows number `slot` of `slots` share the work-group. The order of the operations is fixed. In `combine` {a} is the part
-## with the lower numbers.
+## rows number `slot` of `slots` share the work-group. The order of the operations is fixed. In `combine` {a} is the
+## part with the lower numbers.
 ##
-## Two barriers: the square root of the work-items add up as many values, then every work-item those sums. Where a driver
-## has shuffles (kernels/common/warp_shuffle.mako of each dtype, which the program needs), 32 neighbours use these, and
-## there is one barrier, or none for rows of 32 work-items. `along` says that `stride` is 1. Reductions that follow one
-## another with the same `scratch` have phase 0 and 1 in turn.
+## Two barriers: the square root of the work-items add up as many values, then every work-item those sums. Where a
+## driver has shuffles (kernels/common/warp_shuffle.mako of each dtype, which the program needs), 32 neighbours use
+## these, and there is one barrier, or none for rows of 32 work-items. `along` says that `stride` is 1. Reductions that
+## follow one another with the same `scratch` have phase 0 and 1 in turn.
 ##
 ## `value`: variable of C type `kind`; `fields`: its members as pairs (".name", dtype), or (("", dtype),).
 <%def name="row_reduce(value, kind, fields, combine, group, scratch='scratch', threads='threads', lane='lane',
