@@ -1,7 +1,7 @@
-## Passes over a row whose elements are in registers; the defs use the arguments of kernels/rowwise/simt.mako. A work-item
-## has vectors number lane, lane + threads, .. of `load_lanes` elements. Past the end of the row it repeats the last one,
-## which is neither added nor stored, so that no load waits for a comparison. All loops have constant bounds and are
-## unrolled: an array in private memory is not in registers otherwise.
+## Passes over a row whose elements are in registers; the defs use the arguments of kernels/rowwise/simt.mako. A
+## work-item has vectors number lane, lane + threads, .. of `load_lanes` elements. Past the end of the row it repeats
+## the last one, which is neither added nor stored, so that no load waits for a comparison. All loops have constant
+## bounds and are unrolled: an array in private memory is not in registers otherwise.
 <%!
     import numpy as np
 
@@ -77,9 +77,12 @@ typedef ${vector_type(dtype, load_lanes)} ${name}_${ctype(dtype)}
                 k${v}[q * ${load_lanes} + ${c}] = v${v};
                 % endfor
                 % for total in row_pass.totals:
-                if (inside)
+                {
+                    ## a choice: behind a branch the next element would not be computed meanwhile
+                    const ${ctype(total.source_dtype)} own = inside ? ${total.source} : ${total.identity};
                     sum${total.value} =
-                        ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, total.source, 1)});
+                        ${total.accumulator}_combine1(sum${total.value}, ${parts.lift(total, "own", 1)});
+                }
                 % endfor
                 % for o, value in row_pass.writes:
                 w${o}[${c}] = ${value};
@@ -98,8 +101,8 @@ typedef ${vector_type(dtype, load_lanes)} ${name}_${ctype(dtype)}
             % for v in values:
 <% a = number_of(arrays, f"x{v}") %>\
             % if arrays[a].access == "vector":
-            const ${name}_${ctype(dtype_of(arrays, spills, v))} e${v} =
-                *(__global const ${name}_${ctype(dtype_of(arrays, spills, v))} *)(x${v} + at_x${v} + vector * ${load_lanes});
+<% vector = f"{name}_{ctype(arrays[a].dtype)}" %>\
+            const ${vector} e${v} = *(__global const ${vector} *)(x${v} + at_x${v} + vector * ${load_lanes});
             % for c in range(load_lanes):
             k${v}[q * ${load_lanes} + ${c}] = e${v}.s${c};
             % endfor

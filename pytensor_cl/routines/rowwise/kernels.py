@@ -65,10 +65,12 @@ class RowKernels:
         passes, dtypes = self.cached.passes(1, 1), self.function.dtypes
         reads = [v for loop in passes for v in loop.reads]
         kept = [*(v for v in dict.fromkeys(reads) if reads.count(v) > 1), *self.cached.spills]
-        once = max((sum(_words(dtypes[v]) for v in loop.reads if v not in kept) for loop in passes), default=0)
+        # A pass that writes loads what it alone reads when it is needed.
+        loads = (sum(_words(dtypes[v]) for v in loop.reads if v not in kept) for loop in passes if not loop.writes)
+        once = max(loads, default=0)
         words = once + sum(_words(dtypes[v]) for v in kept)
-        most = min(MAX_HELD, power_of_two(HELD_WORDS // words) if 0 < words <= HELD_WORDS else 0)
-        return most if most >= MIN_HELD else 0
+        most = min(MAX_HELD, power_of_two(HELD_WORDS // max(words, 1)))
+        return most if words <= HELD_WORDS // MIN_HELD else 0
 
     def program(self, variant: Variant) -> Program:
         if not variant.is_cached:
