@@ -23,7 +23,8 @@ _SPIRV = "15"  # the newest translator that Debian 12 has
 _HEADERS = ("-Xclang", "-finclude-default-header", "-Xclang", "-fdeclare-opencl-builtins")
 _LIBDEVICE = "libdevice.10.bc"
 _LIBRARIES = {"NVIDIA": ("nvptx64--nvidiacl.bc", _LIBDEVICE), "AMD": ("amdgcn--amdhsa.bc",)}
-_PTX = ("-fgnu-keywords", "-DWARP_SHUFFLES")  # `asm`, and what the driver's probes switch on
+# `asm`, and what the driver's probes switch on
+_PTX = ("-fgnu-keywords", "-DWARP_SHUFFLES", "-DHALF_CONVERSIONS")
 _REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # the same as in runtime/compilation/variants.py
 
 

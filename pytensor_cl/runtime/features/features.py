@@ -51,6 +51,7 @@ class Features:
     # Work-items 32k to 32k + 31 of a work-group exchange values by the instruction shfl.sync of PTX. Else they use
     # local memory.
     warp_shuffles: bool = False
+    half_conversions: bool = False  # the instruction cvt of PTX converts the bits of a half to float, and back
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
     problem: str = ""  # why kernels cannot be run at all; empty if they can
@@ -84,7 +85,7 @@ class Features:
             "-DPRIVATE_MEMORY_APART": self.private_as_global,
             "-DWITHOUT_LONG_COMPARISONS": self.long_comparisons,
         }
-        added = {"-DWARP_SHUFFLES": self.warp_shuffles}
+        added = {"-DWARP_SHUFFLES": self.warp_shuffles, "-DHALF_CONVERSIONS": self.half_conversions}
         return [
             *(option for option, works in switches.items() if not works),
             *(option for option, works in added.items() if works),

@@ -453,6 +453,35 @@ def _warp_shuffles(device: Device, text: str) -> bool:
     return True
 
 
+_HALVES = """
+__kernel void probe_half_conversions(__global const ushort *x, __global float *wide, __global ushort *narrow)
+{
+    const int at = get_global_id(0);
+    float value;
+    ushort bits;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x[at]));
+    wide[at] = value;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value * 1.0001f));
+    narrow[at] = bits;
+}
+"""
+
+
+def _half_conversions(device: Device, text: str) -> bool:
+    bits = np.arange(1 << 16, dtype="uint16")
+    bits = bits[np.isfinite(bits.view("float16"))]
+    wide, narrow = np.zeros(bits.size, "float32"), np.zeros_like(bits)
+    wide_buffer, narrow_buffer = device.buffer(wide), device.buffer(narrow)
+    kernel = device.kernel(text, "probe_half_conversions")
+    device.run(kernel, bits.size, None, device.buffer(bits), wide_buffer, narrow_buffer)
+    wanted = bits.view("float16").astype("float32")
+    check_equal("float32 of float16", device.read(wide_buffer, wide), wanted)
+    with np.errstate(over="ignore"):
+        wanted = (wanted * np.float32(1.0001)).astype("float16")
+    check_equal("float16 of float32", device.read(narrow_buffer, narrow), wanted.view("uint16"))
+    return True
+
+
 def _profiling(device: Device, text: str) -> bool:
     properties = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(device.context, device.handle, properties=properties)
@@ -477,6 +506,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("fp64", False, _FP64, _fp64, extension="cl_khr_fp64"),
     Probe("fp16", False, _FP16, _fp16, extension="cl_khr_fp16"),
     Probe("warp_shuffles", False, _SHUFFLES, _warp_shuffles, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("half_conversions", False, _HALVES, _half_conversions, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("host_alignment", 0, _HOST, _host_alignment, of_cpus=True),
     Probe("struct_arguments", False, _STRUCTS, _struct_arguments),
     Probe("maps", False, _MAPS, _maps, of_cpus=True),

@@ -263,7 +263,7 @@ def test_build_options():
     switched_off = ["-DWITHOUT_PREFETCH", "-DWITHOUT_NONTEMPORAL_STORES"]
     assert Features(prefetch=False, nontemporal_stores=False).options() == switched_off
     assert Features(long_comparisons=False).options() == ["-DWITHOUT_LONG_COMPARISONS"]
-    assert Features(warp_shuffles=True).options() == ["-DWARP_SHUFFLES"]
+    assert Features(warp_shuffles=True, half_conversions=True).options() == ["-DWARP_SHUFFLES", "-DHALF_CONVERSIONS"]
 
 
 def test_prefetches_are_in_one_template():
