@@ -64,6 +64,7 @@ ${begin("rows")}
             % for r in R:
             ${wide_vector} v${r} = 0;
             % endfor
+            #pragma unroll 1
             for (long k = k_begin + lane * ${lanes}; k < vector_end; k += width * ${lanes}) {
                 const ${wide_vector} factor = ${name}_load(x + k);
                 % for r in R:
@@ -74,6 +75,7 @@ ${begin("rows")}
             sum${r} = ${name}_fold(v${r});
             % endfor
         }
+        #pragma unroll 1
         for (long k = vector_end + lane; k < k_end; k += width) {
             const long at = k * p.a_col;
             const ${wide} factor = x[k * p.x_step];
@@ -106,34 +108,41 @@ ${begin("long")}
             ${wide_vector} v${u} = 0;
             % endfor
             const int step = width * ${lanes};
-            long k = k_begin + lane * ${lanes};
-            for (; vector_end - k > 3 * step; k += 4 * step) {
+            __global const ${ctype} *left = row + k_begin + lane * ${lanes}, *right = x + k_begin + lane * ${lanes};
+            long count = (vector_end - k_begin) / ${lanes} - lane;
+            #pragma unroll 1
+            for (; count > 3 * width; count -= 4 * width, left += 4 * step, right += 4 * step) {
                 % for u in U:
-                const ${wide_vector} a${u} = ${name}_load(row + k + ${u} * step);
-                const ${wide_vector} x${u} = ${name}_load(x + k + ${u} * step);
+                const ${wide_vector} a${u} = ${name}_load(left + ${u} * step);
+                const ${wide_vector} x${u} = ${name}_load(right + ${u} * step);
                 % endfor
                 % for u in U:
                 v${u} += a${u} * x${u};
                 % endfor
             }
-            for (; k < vector_end; k += step)
-                v0 += ${name}_load(row + k) * ${name}_load(x + k);
+            #pragma unroll 1
+            for (; count > 0; count -= width, left += step, right += step)
+                v0 += ${name}_load(left) * ${name}_load(right);
             sum = ${name}_fold((v0 + v1) + (v2 + v3));
         }
         % for u in U:
         ${wide} s${u} = 0;
         % endfor
-        long k = vector_end + lane;
-        for (; k_end - k > 3 * width; k += 4 * width) {
+        const long row_step = width * p.a_col, x_step = width * p.x_step;
+        __global const ${ctype} *left = row + (vector_end + lane) * p.a_col, *right = x + (vector_end + lane) * p.x_step;
+        long count = k_end - vector_end - lane;
+        #pragma unroll 1
+        for (; count > 3 * width; count -= 4 * width, left += 4 * row_step, right += 4 * x_step) {
             % for u in U:
-            const ${wide} a${u} = row[(k + ${u} * width) * p.a_col], x${u} = x[(k + ${u} * width) * p.x_step];
+            const ${wide} a${u} = left[${u} * row_step], x${u} = right[${u} * x_step];
             % endfor
             % for u in U:
             s${u} += a${u} * x${u};
             % endfor
         }
-        for (; k < k_end; k += width)
-            s0 += (${wide})row[k * p.a_col] * x[k * p.x_step];
+        #pragma unroll 1
+        for (; count > 0; count -= width, left += row_step, right += x_step)
+            s0 += (${wide})*left * *right;
         sums[item] = sum + ((s0 + s1) + (s2 + s3));
         for (int distance = width / 2; distance; distance /= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -151,25 +160,28 @@ ${begin("long")}
 ## Adds up the columns of a work-item, of which `load` gives the elements that are its own.
 <%def name="add_columns(kind, load, sum)">
             ${kind} ${", ".join(f"v{u} = 0" for u in U)};
-            long k = k_begin + slot;
-            for (; k_end - k > 3 * slots; k += 4 * slots, column += 4 * step) {
+            __global const ${ctype} *right = x + (k_begin + slot) * p.x_step;
+            long count = k_end - k_begin - slot;
+            #pragma unroll 1
+            for (; count > 3 * slots; count -= 4 * slots, column += 4 * step, right += 4 * x_step) {
                 % for u in U:
                 const ${kind} a${u} = ${load.format(f"column + {u} * step")};
-                const ${wide} x${u} = x[(k + ${u} * slots) * p.x_step];
+                const ${wide} x${u} = right[${u} * x_step];
                 % endfor
                 % for u in U:
                 v${u} += a${u} * x${u};
                 % endfor
             }
-            for (; k < k_end; k += slots, column += step)
-                v0 += ${load.format("column")} * (${wide})x[k * p.x_step];
+            #pragma unroll 1
+            for (; count > 0; count -= slots, column += step, right += x_step)
+                v0 += ${load.format("column")} * (${wide})*right;
             ${sum} = (v0 + v1) + (v2 + v3);
 </%def>
 ${begin("col")}
     __local ${wide_vector} sums[${group}];
     const int is_vector = p.is_vector && (size_t)a % sizeof(${vector}) == 0;
     const int beside = is_vector ? ${lanes} : 1;
-    const long tile = (long)width * beside, step = slots * p.a_col;
+    const long tile = (long)width * beside, step = slots * p.a_col, x_step = slots * p.x_step;
     for (long i0 = get_group_id(0) * tile; i0 < p.m; i0 += get_num_groups(0) * tile) {
         const long i = i0 + lane * beside;
         __global const ${ctype} *column = a + i * p.a_row + (k_begin + slot) * p.a_col;
