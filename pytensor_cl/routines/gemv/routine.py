@@ -13,7 +13,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, SMALL_GROUP_ITEMS
-from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange, power_of_two
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange, power_above, power_of_two
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.gemv.limits import (
@@ -98,11 +98,6 @@ class _Split(NamedTuple):
     width: int
     groups: int
     split_k: int = 1
-
-
-def power_above(n: int) -> int:
-    """Return the smallest power of two that is not below a number."""
-    return 1 << max(n - 1, 0).bit_length()
 
 
 def _row_width(steps: int) -> int:
