@@ -28,7 +28,8 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 from pytensor_cl.runtime.program import Kernel
 
-RUN_ELEMENTS = 8  # neighbouring elements that a work-item takes
+RUN_BYTES = 64  # neighbouring elements that a work-item takes, as bytes of the local memory
+MAX_RUN_ELEMENTS = 16  # most of them: each is in a register
 MIN_GROUP_ROW = 128  # shorter rows are not worth a work-group of their own
 MIN_SHARED_ELEMENTS = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first
 MIN_CHUNK_ELEMENTS = 1 << 14  # elements that a chunk has at least
@@ -78,12 +79,16 @@ class _Split(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A launch, all but its buffers and the arrays' offsets; nothing is to be done without a kernel."""
+    """A launch, all but its buffers and the arrays' offsets; nothing is to be done without a kernel.
+
+    `geometry`: the struct, or a buffer that holds it; `scan`: kernel that scans the totals of chunks before it.
+    """
 
     kernel: Kernel | None
     problem: _Problem
     split: _Split
-    geometry: Any = b""  # the struct, or a buffer that holds it
+    geometry: Any = b""
+    scan: Kernel | None = None
 
 
 @cache
@@ -178,7 +183,12 @@ class CumOp(AlongAxis[_Plan]):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt; each has a run of elements and its sum in local memory."""
-        return self.limits.size(GROUP_ITEMS, (RUN_ELEMENTS + 2) * np.dtype(self._stored).itemsize)
+        return self.limits.size(GROUP_ITEMS, (self._run + self._run // 8 + 3) * np.dtype(self._stored).itemsize)
+
+    @property
+    def _run(self) -> int:
+        """Neighbouring elements that a work-item takes on schedule simt; a run is within 128 bytes."""
+        return max(8, min(MAX_RUN_ELEMENTS, RUN_BYTES // np.dtype(self._stored).itemsize))
 
     def _combine(self, by_kind: dict[str, str]) -> str:
         return by_kind[np.dtype(self._stored).kind].replace("{T}", ctype(self._stored))
@@ -190,7 +200,7 @@ class CumOp(AlongAxis[_Plan]):
                 geometry=geometry_struct(index, self._arguments["outer_dims"]),
                 index=index,
                 in_buffer=self._in_buffer(index),
-                run=RUN_ELEMENTS,
+                run=self._run,
                 group=self._group,
                 **self._arguments,
             )
@@ -212,10 +222,14 @@ class CumOp(AlongAxis[_Plan]):
 
     def _enqueue(self, plan: _Plan, source: GpuArray, operands: Operands) -> None:
         """Enqueue the kernel, after that of the totals if there are several chunks."""
-        kernel, _, split, geometry = plan
+        kernel, _, split, geometry, _ = plan
         if kernel is None:
             return
         totals = source.buffer if split.chunks == 1 else self._totals(source, split).buffer
+        if plan.scan is not None:
+            group, count = split.local_size[0], split.chunks - 1
+            size = (plan.problem.outputs * group,)
+            plan.scan.launch(self.context.queue, size, (group,), totals, np.int64(count), np.int64(plan.problem.outputs))
         sizes = split.global_size, split.local_size
         kernel.launch(self.context.queue, *sizes, *operands.input, *operands.output, totals, geometry)
 
@@ -239,7 +253,9 @@ class CumOp(AlongAxis[_Plan]):
         kernel = self._kernel(split.pattern, index, split.local_size[0])
         packed = self._geometry(problem, split, index)
         geometry = struct_argument(self.context, packed, self._in_buffer(index))
-        return _Plan(kernel, problem, split, geometry)
+        needs_scan = is_simt and split.pattern == "columns" and split.chunks > 1
+        scan = self._kernel("totals", index, split.local_size[0]) if needs_scan else None
+        return _Plan(kernel, problem, split, geometry, scan)
 
     def _index(self, problem: _Problem) -> str:
         """Return the C type that holds every index and step, with room for one tile more."""
