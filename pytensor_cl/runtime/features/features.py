@@ -48,6 +48,8 @@ class Features:
     # bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied
     host_alignment: int = 0
     long_loops: bool = True  # A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
+    # k of the largest of NVIDIA's instructions for matrices of float64, m16n8k8 or m8n8k4, that computes right; 0: none
+    matrix_f64: int = 0
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
     problem: str = ""  # why kernels cannot be run at all; empty if they can
