@@ -51,6 +51,8 @@ class Features:
     # Work-items 32k to 32k + 31 of a work-group exchange values by the instruction shfl.sync of PTX. Else they use
     # local memory.
     warp_shuffles: bool = False
+    # k of the largest of NVIDIA's instructions for matrices of float64, m16n8k8 or m8n8k4, that computes right; 0: none
+    matrix_f64: int = 0
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
     problem: str = ""  # why kernels cannot be run at all; empty if they can
