@@ -24,7 +24,7 @@ WIDTHS = (2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Features:
-    """Optional features of a driver. The defaults describe a driver that has them all."""
+    """Optional features of a driver. The defaults describe a driver that has them all, but those of one vendor."""
 
     struct_arguments: bool = True  # structs may be kernel arguments; else they are read from a buffer
     # ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.
@@ -50,6 +50,10 @@ class Features:
     long_loops: bool = True  # A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
+    # Instructions of NVIDIA's GPUs: the work-items of a warp vote, and wait for each other.
+    warp_votes: bool = False
+    # The same: the hardware adds to float32 and float64 numbers in global memory.
+    float_atomics: bool = False
     problem: str = ""  # why kernels cannot be run at all; empty if they can
     # Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results are not
     # kept then.
