@@ -146,27 +146,35 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
         for (int d = item; d < ${warps * bins}; d += ${group})
             warp_counts[d] = 0;
         const int place = item / 32 * ${32 * items_per_thread} + lane;
+        % if first:
+        __global const ${key} *from = x + (begin + place) * g.in_step;
+        % else:
+        __global const ${E} *from = x + begin + place;
+        % endif
         % for k in range(items_per_thread):
         ${E} run${k} = 0;
-        if (place + ${32 * k} < n) {
-            const long i = begin + place + ${32 * k};
-            run${k} = ${radix.read(first)};
-        }
+        if (place + ${32 * k} < n)
+            % if first:
+            run${k} = ${name}_make(${name}_key(*from), begin + place + ${32 * k});
+        from += 32 * g.in_step;
+            % else:
+            run${k} = from[${32 * k}];
+            % endif
         % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
         % for k in range(items_per_thread):
         // what is not there comes last, in order and by digit
-        const int digit${k} = place + ${32 * k} < n ? ${name}_digit(run${k}, pass) : ${bins - 1};
-        int rank${k};
+        uint rank${k};  // in the warp among those of the digit; above it the digit
         {
-            const uint same = warp_match(digit${k}, ${bits});
-            const uint before = own_counts[digit${k}];
+            const int digit = place + ${32 * k} < n ? ${name}_digit(run${k}, pass) : ${bins - 1};
+            const uint same = warp_match(digit, ${bits});
+            const uint before = own_counts[digit];
             const int lower = popcount(same & (1u << lane) - 1);
             warp_barrier();
             if (lower == 0)
-                own_counts[digit${k}] = before + popcount(same);
+                own_counts[digit] = before + popcount(same);
             warp_barrier();
-            rank${k} = (int)before + lower;
+            rank${k} = before + lower | (uint)digit << 16;
         }
         % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -187,7 +195,10 @@ void ${name}_scatter${"_first" * first}${"_last" * last}(__global const ${key} *
             next[d] += filled;
         }
         % for k in range(items_per_thread):
-        elements[rank${k} + (int)(own_counts[digit${k}] + starts[digit${k}])] = run${k};
+        {
+            const uint digit = rank${k} >> 16;
+            elements[(rank${k} & 0xffffu) + own_counts[digit] + starts[digit]] = run${k};
+        }
         % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
         % else:

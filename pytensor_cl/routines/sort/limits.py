@@ -20,5 +20,5 @@ DIGIT_BITS = 8  # bits of a digit: its counts fit local memory, and few elements
 INDEX_DIGIT_BITS = 9  # the same for indices, if that saves a pass
 ITEM_ELEMENTS = 8  # elements that a work-item ranks and moves at once
 ITEM_BYTES = 64  # bytes of these at most
-MAX_ITEM_ELEMENTS = 16  # the same by warps: as many as a work-item has registers for
+MAX_ITEM_ELEMENTS = 12  # the same by warps: as many as a work-item has registers for
 FEW_CHUNKS = 32  # chunks whose counts a work-item adds up alone
