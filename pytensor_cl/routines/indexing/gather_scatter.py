@@ -34,7 +34,6 @@ from pytensor_cl.routines.indexing.scatter_sorted import (
     SortedPlan,
     launch_sorted,
     plan_sorted,
-    sort_positions,
     sorted_source,
 )
 from pytensor_cl.runtime.array import GpuArray
@@ -45,7 +44,7 @@ VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length copy_stride"), n
 REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
 CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
 SIMT_MEMBERS = "tile elements count y_count span"
-SORTED_MEMBERS = "elements count y_count"
+SORTED_MEMBERS = "elements count y_count unit"
 FEW_MEMBERS = "elements count y_count span unit chunk parts"
 
 
@@ -357,12 +356,12 @@ class Scatter(Indexing):
     def _found_positions(
         self, plan: _ScatterPlan, find: Launch, values: Sequence[Any], key: Any
     ) -> tuple[GpuArray, ...]:
-        """Return the positions, or their order and the sorted positions; those of a constant index are kept."""
+        """Return the positions, or the sorted positions and their order; those of a constant index are kept."""
 
         def make() -> tuple[GpuArray, ...]:
             positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
             self.run(find, self.used(values), positions)
-            return sort_positions(self, plan.way.sort, positions) if isinstance(plan.way, _Sorted) else (positions,)
+            return plan.way.sort.order.sort(positions) if isinstance(plan.way, _Sorted) else (positions,)
 
         return self._found.lookup(key, make) if self.constant else make()
 
@@ -460,8 +459,8 @@ class Scatter(Indexing):
             few = self._plan_few(index, selection, value.strides, runs)
             if few is not None:
                 return _ScatterPlan(selection, dtype, few, are_spread)
-            in_order = _Sorted(find, self._plan_sorted(index, selection, value.strides, runs))
-            return _ScatterPlan(selection, dtype, in_order, are_spread)
+            in_order = self._plan_sorted(index, selection, value.strides, runs)
+            return _ScatterPlan(selection, f"u{dtype}", in_order, are_spread)
         by_position = _ByPosition(find, *self._plan_write(output, index, selection, value.strides, runs))
         return _ScatterPlan(selection, dtype, by_position, are_spread)
 
@@ -557,16 +556,20 @@ class Scatter(Indexing):
         plan = plan_few(self, few_source(cut, **arguments), cut, span * elements, geometry)
         return _Few(self.positions(selection, index), plan)
 
-    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> SortedPlan:
+    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Sorted:
+        selection, unit, span = in_units(selection)
         shape, steps = self._kept(selection, strides)
         count, elements = selection.positions.size, prod(shape)
-        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        rest = elements, count, runs[0][1] if runs else 0, unit
+        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, rest)
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         half = (render("common/half"),) if self._is_half else ()
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
         arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
-        source = sorted_source(preambles=half, **arguments)
-        return plan_sorted(self, source, _dtype_of(index), (count, elements), geometry, accumulates=self.accumulate)
+        source = sorted_source(self, self._bytes(1), preambles=half, **arguments)
+        sizes = span, count, elements
+        sort = plan_sorted(self, source, _dtype_of(index), sizes, geometry, accumulates=self.accumulate)
+        return _Sorted(self.positions(selection, index), sort)
 
     def _plan_struct(self, index: str, members: str) -> Struct:
         """Return the struct of a kernel: dimensions that are not indexed, then other members."""

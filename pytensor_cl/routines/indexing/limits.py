@@ -32,7 +32,9 @@ MAX_POSITIONS_PER_VALUE = 4  # positions for each value above which counting cos
 
 # --- scatters, schedule simt ---
 MIN_SORTED_POSITIONS = 1024  # positions that justify the sort; of fewer, each work-group looks through all
-SORTED_CHUNK_VALUES = 32  # values that a work-item adds up one after the other
+SORTED_CHUNK_VALUES = 64  # values that a work-item adds up one after the other
+SORTED_FEW_PARTS = 32  # parts of a sum that a work-item joins alone
+SORTED_BLOCK_CHUNKS = 64  # chunks whose sums a work-group joins: few of these have many parts
 FEW_BYTES = 1 << 15  # local memory for the sums of a work-group that adds to few positions: several fit a compute unit
 FEW_ROW_STEP = 32  # positions: kernels for multiples of it are built
 FEW_COLUMNS = 32  # elements of a position that neighbouring work-items add to: they read whole lines
