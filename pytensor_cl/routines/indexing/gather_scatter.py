@@ -27,13 +27,13 @@ from pytensor_cl.routines.indexing.limits import (
     PRIVATE_COPY_BYTES,
     ZEROS_PER_VALUE,
 )
-from pytensor_cl.routines.indexing.plan import Selection, select
+from pytensor_cl.routines.indexing.plan import Selection, in_units, select
+from pytensor_cl.routines.indexing.scatter_few import FewPlan, cut_few, few_source, launch_few, plan_few
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan, launch_order, order_source, plan_order, step_names
 from pytensor_cl.routines.indexing.scatter_sorted import (
     SortedPlan,
     launch_sorted,
     plan_sorted,
-    sort_positions,
     sorted_source,
 )
 from pytensor_cl.runtime.array import GpuArray
@@ -44,7 +44,8 @@ VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length copy_stride"), n
 REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
 CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
 SIMT_MEMBERS = "tile elements count y_count span"
-SORTED_MEMBERS = "elements count y_count"
+SORTED_MEMBERS = "elements count y_count unit"
+FEW_MEMBERS = "elements count y_count span unit chunk parts"
 
 
 class _GatherPlan(NamedTuple):
@@ -160,6 +161,13 @@ class _Direct(NamedTuple):
     copies: PrivateCopies
 
 
+class _Few(NamedTuple):
+    """Schedule simt, few positions to add to: work-items have sums of their own, which are added up."""
+
+    find: Launch
+    add: FewPlan
+
+
 class _Sorted(NamedTuple):
     """Schedule simt, many positions: they are found and sorted, and the values of equal ones are added up."""
 
@@ -180,7 +188,7 @@ class _ScatterPlan(NamedTuple):
 
     selection: Selection
     position_dtype: str
-    way: _CheckIndex | _Direct | OrderPlan | _Sorted | _ByPosition
+    way: _CheckIndex | _Direct | OrderPlan | _Few | _Sorted | _ByPosition
     are_spread: bool = False
 
     @property
@@ -194,10 +202,10 @@ class Scatter(Indexing):
 
     Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do. Sums are NumPy's to the
     bit unless there are many values for each element: then, on schedule cpu, each compute unit adds up a share of them,
-    on schedule simt each work-item a chunk of those of an element, and the sums of these are added up in order. The
+    on schedule simt each work-item some of those of an element, and the sums of these are added up in order. The
     result is the same each time on the same device.
 
-    First the array is copied, then values are written into the copy in one of five ways:
+    First the array is copied, then values are written into the copy in one of six ways:
 
     ===============  ========  ==================================================================================
     way              schedule  when
@@ -205,7 +213,8 @@ class Scatter(Indexing):
     `_CheckIndex`    both      nothing is selected
     `_Direct`        cpu       a vector, whose index and values have even steps
     `OrderPlan`      cpu       many long rows: values are put in order first, and each row is added to once
-    `_Sorted`        simt      many positions
+    `_Few`           simt      many values, of few positions: each work-item adds to sums of its own
+    `_Sorted`        simt      many values, of many positions
     `_ByPosition`    both      everything else; on schedule cpu work-items own positions, or rows
     ===============  ========  ==================================================================================
 
@@ -335,6 +344,9 @@ class Scatter(Indexing):
         elif isinstance(way, _Sorted):
             ordered = self._found_positions(plan, way.find, values, key)
             launch_sorted(self, way.sort, ordered, target, plan.selection.offset, self._prepared(plan, value))
+        elif isinstance(way, _Few):
+            (positions,) = self._found_positions(plan, way.find, values, key)
+            launch_few(self, way.add, positions, target, plan.selection.offset, self._prepared(plan, value))
         elif isinstance(way, _ByPosition):
             (positions,) = self._found_positions(plan, way.find, values, key)
             self._write_by_position(plan, way.write, positions, target, self._prepared(plan, value))
@@ -344,12 +356,12 @@ class Scatter(Indexing):
     def _found_positions(
         self, plan: _ScatterPlan, find: Launch, values: Sequence[Any], key: Any
     ) -> tuple[GpuArray, ...]:
-        """Return the positions, or their order and the sorted positions; those of a constant index are kept."""
+        """Return the positions, or the sorted positions and their order; those of a constant index are kept."""
 
         def make() -> tuple[GpuArray, ...]:
             positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
             self.run(find, self.used(values), positions)
-            return sort_positions(self, plan.way.sort, positions) if isinstance(plan.way, _Sorted) else (positions,)
+            return plan.way.sort.order.sort(positions) if isinstance(plan.way, _Sorted) else (positions,)
 
         return self._found.lookup(key, make) if self.constant else make()
 
@@ -444,8 +456,11 @@ class Scatter(Indexing):
         if order is not None:
             return _ScatterPlan(selection, dtype, order, are_spread)
         if self.schedule == "simt" and selection.positions.size >= MIN_SORTED_POSITIONS:
-            in_order = _Sorted(find, self._plan_sorted(index, selection, value.strides, runs))
-            return _ScatterPlan(selection, dtype, in_order, are_spread)
+            few = self._plan_few(index, selection, value.strides, runs)
+            if few is not None:
+                return _ScatterPlan(selection, dtype, few, are_spread)
+            in_order = self._plan_sorted(index, selection, value.strides, runs)
+            return _ScatterPlan(selection, f"u{dtype}", in_order, are_spread)
         by_position = _ByPosition(find, *self._plan_write(output, index, selection, value.strides, runs))
         return _ScatterPlan(selection, dtype, by_position, are_spread)
 
@@ -521,16 +536,40 @@ class Scatter(Indexing):
         steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
         return collapse([selection.shape[d] for d in dims], steps)
 
-    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> SortedPlan:
+    def _plan_few(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Few | None:
+        """Plan sums in local memory; None where the positions are too many for it, or values are set."""
+        if not self.accumulate or self._is_half:
+            return None
+        selection, unit, span = in_units(selection)
+        shape, steps = self._kept(selection, strides)
+        inner = sum((n - 1) * step for n, step in zip(shape, steps[0], strict=True) if step < unit)
+        if inner >= unit or any(unit <= step < span * unit for step in steps[0]):
+            return None  # two positions may mean the same element
+        count, elements, units = selection.positions.size, prod(shape), self.context.info.compute_units
+        cut = cut_few(self.limits, units, self._bytes(1), span, elements, count)
+        if cut is None:
+            return None
+        rest = elements, count, runs[0][1] if runs else 0, span, unit, cut.chunk, cut.parts
+        arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
+        arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "plan": self._plan_struct(index, FEW_MEMBERS)}
+        geometry = self._geometry(index, FEW_MEMBERS, shape, steps, rest)
+        plan = plan_few(self, few_source(cut, **arguments), cut, span * elements, geometry)
+        return _Few(self.positions(selection, index), plan)
+
+    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Sorted:
+        selection, unit, span = in_units(selection)
         shape, steps = self._kept(selection, strides)
         count, elements = selection.positions.size, prod(shape)
-        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        rest = elements, count, runs[0][1] if runs else 0, unit
+        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, rest)
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         half = (render("common/half"),) if self._is_half else ()
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
         arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
-        source = sorted_source(preambles=half, **arguments)
-        return plan_sorted(self, source, _dtype_of(index), (count, elements), geometry, accumulates=self.accumulate)
+        source = sorted_source(self, self._bytes(1), preambles=half, **arguments)
+        sizes = span, count, elements
+        sort = plan_sorted(self, source, _dtype_of(index), sizes, geometry, accumulates=self.accumulate)
+        return _Sorted(self.positions(selection, index), sort)
 
     def _plan_struct(self, index: str, members: str) -> Struct:
         """Return the struct of a kernel: dimensions that are not indexed, then other members."""

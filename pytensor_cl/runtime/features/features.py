@@ -55,6 +55,10 @@ class Features:
     matrix_f64: int = 0
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
+    # Instructions of NVIDIA's GPUs: the work-items of a warp vote, and wait for each other.
+    warp_votes: bool = False
+    # The same: the hardware adds to float32 and float64 numbers in global memory.
+    float_atomics: bool = False
     problem: str = ""  # why kernels cannot be run at all; empty if they can
     # Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results are not
     # kept then.

@@ -530,6 +530,62 @@ def _matrix_f64(device: Device, text: str) -> int:
         else:
             return depth
     raise failure
+_VOTES = """
+__kernel void probe_warp_votes(__global const int *x, __global uint *o)
+{
+    __local volatile uint next[4 * 32];
+    const int at = get_global_id(0), item = get_local_id(0), lane = item % 32, value = x[at];
+    uint mask;
+    for (int k = item; k < 4 * 32; k += get_local_size(0))
+        next[k] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int turn = 0; turn < 3; turn++) {
+        asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
+            : "=r"(mask) : "r"(value));
+        mask = value ? mask : ~mask;
+        const uint before = next[item / 32 * 32 + value], lower = popcount(mask & (1u << lane) - 1);
+        asm volatile("bar.warp.sync 0xffffffff;" : : : "memory");
+        if (lower == 0)
+            next[item / 32 * 32 + value] = before + popcount(mask);
+        asm volatile("bar.warp.sync 0xffffffff;" : : : "memory");
+        o[turn * get_global_size(0) + at] = before + lower;
+    }
+}
+"""
+
+
+def _warp_votes(device: Device, text: str) -> bool:
+    x, o = (np.arange(ITEMS) ** 2 % 7 < 3).astype("int32"), np.zeros((3, ITEMS), "uint32")
+    ones = x.reshape(-1, 32)
+    zeros = 1 - ones
+    lower = np.where(ones, ones.cumsum(1), zeros.cumsum(1)) - 1  # among the equal values of 32 work-items
+    equal = np.where(ones, ones.sum(1, keepdims=True), zeros.sum(1, keepdims=True))
+    for group in (32, 128):
+        buffer = device.buffer(o)
+        device.run(device.kernel(text, "probe_warp_votes"), ITEMS, group, device.buffer(x), buffer)
+        check_equal("votes of a warp", device.read(buffer, o), [(lower + turn * equal).ravel() for turn in range(3)])
+    return True
+
+
+_FLOAT_ATOMICS = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+__kernel void probe_float_atomics(__global float *x, __global double *y)
+{
+    const int at = get_global_id(0);
+    asm volatile("red.global.add.f32 [%0], %1;" : : "l"(x + at % 3), "f"((float)at) : "memory");
+    asm volatile("red.global.add.f64 [%0], %1;" : : "l"(y + at % 5), "d"((double)at) : "memory");
+}
+"""
+
+
+def _float_atomics(device: Device, text: str) -> bool:
+    numbers = np.arange(ITEMS)
+    starts = np.full(3, 0.5, "float32"), np.full(5, 0.5, "float64")
+    buffers = [device.buffer(start) for start in starts]
+    device.run(device.kernel(text, "probe_float_atomics"), ITEMS, 64, *buffers)
+    for buffer, start in zip(buffers, starts, strict=True):
+        check_equal("atomic sums", device.read(buffer, start), np.bincount(numbers % len(start), numbers) + 0.5)
+    return True
 
 
 # What is likely to work comes first: what comes after a probe that ends the process needs another process.
@@ -544,6 +600,8 @@ PROBES: tuple[Probe, ...] = (
     Probe("fp64", False, _FP64, _fp64, extension="cl_khr_fp64"),
     Probe("fp16", False, _FP16, _fp16, extension="cl_khr_fp16"),
     Probe("warp_shuffles", False, _SHUFFLES, _warp_shuffles, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("warp_votes", False, _VOTES, _warp_votes, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("float_atomics", False, _FLOAT_ATOMICS, _float_atomics, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("host_alignment", 0, _HOST, _host_alignment, of_cpus=True),
     Probe("struct_arguments", False, _STRUCTS, _struct_arguments),
     Probe("maps", False, _MAPS, _maps, of_cpus=True),

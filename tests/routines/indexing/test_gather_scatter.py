@@ -7,7 +7,7 @@ import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Sorted
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Few, _Sorted
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan
 from tests.conftest import DRIVERS
@@ -157,6 +157,7 @@ def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
     """Schedule simt: segments that begin and end anywhere, in many levels; those of a few values are NumPy's to the bit."""
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
     monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_sorted.SORTED_CHUNK_VALUES", 4)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
     x, cases = values_of(dtype, shape, rng), []
     for lengths in ([1] * 40, [4] * 9, [3, 5, 1, 4], [64], [5] * 8, [1, 63, 2, 17], [300], [0, 1, 9, 0, 130, 4]):
         i = np.repeat(rng.permutation(40)[: len(lengths)], lengths)
@@ -167,6 +168,55 @@ def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
     rng.shuffle(few)
     cases.append(Case(context, "simt", x, (few,), values_of(dtype, (160, *shape[1:]), rng)))
     check_all(context, cases)
+
+
+def way_of(routine):
+    (plan,) = routine._plans._plans.values()
+    return plan.way
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "complex64"])
+def test_few_positions(context, rng, dtype, monkeypatch):
+    """Schedule simt: any number of positions, of elements of each, and of values."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    cases = []
+    for rows, columns, count in (
+        (1, (), 1),
+        (1, (3,), 63),
+        (31, (), 64),
+        (32, (1,), 65),
+        (33, (2, 5), 1500),
+        (85, (), 20_000),
+        (127, (33,), 129),
+        (129, (), 3000),
+        (300, (7,), 513),
+    ):
+        x, y = (rng.integers(-3, 4, (n, *columns)).astype(dtype) for n in (rows, count))  # sums are exact in any order
+        i = rng.integers(-rows, rows, count)
+        if count > 1000:
+            i[100:900] = 5
+        cases.append(Case(context, "simt", x, (i,), y))
+    x, i, j = rng.integers(0, 4, (6, 7, 8)).astype(dtype), rng.integers(-6, 6, (30, 5)), rng.integers(-7, 7, 5)
+    wide = rng.integers(0, 4, (30, 5, 8)).astype(dtype)
+    cases += [Case(context, "simt", x, index, x[index]) for index in ((ALL, i), (i, j), (2, j), (i, slice(1, 7, 2)))]
+    cases.append(Case(context, "simt", x, (i, j), np.broadcast_to(wide[:, :1], wide.shape)))
+    check_all(context, cases)
+    assert all(isinstance(way_of(case.routines[1]), _Few) for case in cases)
+    mixed = Case(context, "simt", x, (i, ALL, j), x[i, :, j])
+    mixed.check()
+    assert isinstance(way_of(mixed.routines[1]), _Sorted)  # two positions may mean the same element
+
+
+def test_few_positions_add_up_the_same_each_time(context, rng):
+    x, y, i = (v.astype("float32") for v in (rng.normal(size=90), rng.normal(size=50_000), rng.random(50_000)))
+    i = (90 * i**2).astype("int64")
+    of = {"value_dtype": "float32", "value_ndim": 1, "schedule": "simt"}
+    add = Scatter(context, "float32", 1, [0], [("int64", 1)], accumulate=True, **of)
+    first, second = (add(*map(context.from_host, (x, y, i)))[0].to_host() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    wanted = x + np.bincount(i, y, 90)
+    np.testing.assert_allclose(first, wanted, rtol=1e-5, atol=1e-4)
+    assert isinstance(way_of(add), _Few)
 
 
 @pytest.mark.parametrize("accumulate", [True, False])
@@ -180,8 +230,7 @@ def test_one_index_of_all(context, rng, accumulate):
     wanted = x.copy()
     wanted[4] = x[4] + y.sum(axis=0, dtype="float64") if accumulate else y[-1]
     np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-6)
-    (plan,) = scatter._plans._plans.values()
-    assert isinstance(plan.way, _Sorted)
+    assert isinstance(way_of(scatter), _Few if accumulate else _Sorted)
 
 
 @pytest.mark.parametrize("cached", [0, 1 << 40])
