@@ -40,12 +40,20 @@ __kernel void ${name}(
         % for q in parts:
         const u${index} at_${q} = ${units.place(q)};
         % endfor
-        % for array in loaded:
-        ${ctype(arrays[array])} ${", ".join(f"{array}_{q}" for q in parts)};
-        % endfor
         % if vectors:
-        const int is_whole = is_vector && column + ${lanes} <= end;
-        if (is_whole) {
+        if (is_vector && column + ${lanes} <= end) {
+            ${vector_loads()}
+            ${compute()}
+            ${vector_stores()}
+            continue;
+        }
+        % endif
+        ${loads()}
+        ${compute()}
+        ${stores()}
+    }
+}
+<%def name="vector_loads()">
             % for array in loaded:
             <% kind = vector_type(arrays[array], lanes) %>\
             % if array in moved:
@@ -55,18 +63,35 @@ __kernel void ${name}(
             % endif
             % endfor
             % for array in loaded:
-            ${" ".join(f"{array}_{q} = v_{array}{f'.s{q}' if array in moved else ''};" for q in parts)}
-            % endfor
-        } else {
-        % else:
-        {
-        % endif
-            % for array in loaded:
             % for q in parts:
-            ${array}_${q} = b_${array}[${at(array, q)}];
+            const ${ctype(arrays[array])} ${array}_${q} = v_${array}${f".s{q}" if array in moved else ""};
             % endfor
+            % endfor
+</%def>\
+<%def name="vector_stores()">
+            % for array in stored:
+            <% kind = vector_type(arrays[array], lanes) %>\
+            *(__global ${kind} *)(b_${array} + at_${array} + column) =
+                (${kind})(${", ".join(f"{array}_{q}" for q in parts)});
+            % endfor
+</%def>\
+<%def name="loads()">
+        % for array in loaded:
+        % for q in parts:
+        const ${ctype(arrays[array])} ${array}_${q} = b_${array}[${at(array, q)}];
+        % endfor
+        % endfor
+</%def>\
+<%def name="stores()">
+        % for q in parts:
+        ${f"if (column + {q} * spread < end)" if lanes > 1 else ""} {
+            % for array in stored:
+            b_${array}[${at(array, q)}] = ${array}_${q};
             % endfor
         }
+        % endfor
+</%def>\
+<%def name="compute()">
         % for q in parts:
         ${" ".join(f"{ctype(arrays[array])} {array}_{q};" for array in stored)}
         {
@@ -76,22 +101,4 @@ __kernel void ${name}(
             ${" ".join(f"{array}_{q} = {array};" for array in stored)}
         }
         % endfor
-        % if vectors:
-        if (is_whole) {
-            % for array in stored:
-            <% kind = vector_type(arrays[array], lanes) %>\
-            *(__global ${kind} *)(b_${array} + at_${array} + column) =
-                (${kind})(${", ".join(f"{array}_{q}" for q in parts)});
-            % endfor
-            continue;
-        }
-        % endif
-        % for q in parts:
-        ${f"if (column + {q} * spread < end)" if lanes > 1 else ""} {
-            % for array in stored:
-            b_${array}[${at(array, q)}] = ${array}_${q};
-            % endfor
-        }
-        % endfor
-    }
-}
+</%def>\

@@ -285,11 +285,15 @@ class Elemwise(Routine):
     def _array_dtypes(self) -> tuple[str, ...]:
         return (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
 
+    @property
+    def _is_long(self) -> bool:
+        """Return whether a work-item of schedule simt has registers for one element only."""
+        function = self.function
+        return unroll_of(function.operations) == 1 or _has_many_calls(function.statements(1), function.preambles)
+
     def _unit_lanes(self) -> int:
         """Return how many elements a work-item of schedule simt computes at a time."""
-        if _has_many_calls(self.function.statements(1), self.function.preambles):
-            return 1
-        return vector_lanes(self.function.itemsize, unroll_of(self.function.operations))
+        return 1 if self._is_long else vector_lanes(self.function.itemsize, unroll_of(self.function.operations))
 
     def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
         lanes = self._lanes if self.schedule == "cpu" else 1
@@ -308,11 +312,14 @@ class Elemwise(Routine):
             preambles = tuple(self.function.preambles)
             if columns != NONE:
                 transposed = tuple(self._places[a] for a in columns.arrays)
-                return kernel_source("elemwise/simt_tiled", preambles=preambles, transposed=transposed, **arguments)
-            elements = self._lanes, self._lanes > 1 and not any(map(is_complex, self._array_dtypes))
-            arguments |= dict(zip(("lanes", "vectors"), elements, strict=True))
-            repeated = tuple(self._places[a] for a in self._repeated_inputs)
-            return kernel_source("elemwise/simt", preambles=preambles, repeated=repeated, **arguments)
+                arguments |= {"transposed": transposed, "is_long": self._is_long}
+                return kernel_source("elemwise/simt_tiled", preambles=preambles, **arguments)
+            arguments |= {
+                "lanes": self._lanes,
+                "vectors": self._lanes > 1 and not any(map(is_complex, self._array_dtypes)),
+                "repeated": tuple(self._places[a] for a in self._repeated_inputs),
+            }
+            return kernel_source("elemwise/simt", preambles=preambles, **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
         spread = (
