@@ -30,9 +30,9 @@ class Units(NamedTuple):
         return self.vectors or self.units
 
 
-def share_out(shape: Sequence[int], lanes: int, has_vectors: bool = False) -> Units:
-    """Return the units of `lanes` elements, a power of two, of an array whose dimensions are merged."""
-    last, rows = (shape[-1], prod(shape[:-1])) if shape else (1, 1)
+def share_out(shape: Sequence[int], lanes: int, has_vectors: bool = False, rows_each: int = 1) -> Units:
+    """Return the units of an array whose dimensions are merged: `lanes` elements, a power of two, of `rows_each` rows."""
+    last, rows = (shape[-1], ceil_div(prod(shape[:-1]), rows_each)) if shape else (1, 1)
     apart = 1
     while lanes > 1 and apart < INTERLEAVED_ITEMS and apart * lanes < last:
         apart *= 2

@@ -19,6 +19,10 @@ MIN_WRITTEN_SHARE_NON_TEMPORAL = 0.75  # the same of one that is copied past the
 FIXED_ARGUMENT_BYTES = 64  # size of a kernel's arguments, besides those for each slice and dimension
 POINTER_ARGUMENT_BYTES = 16  # size of the arguments for each array that is written
 
+# --- gathers and slices, schedule simt ---
+UNIT_ELEMENTS = 4  # elements with indices of their own that a work-item has in flight
+UNIT_ROWS = 2  # rows of which a work-item has a vector in flight
+
 # --- scatters, schedule cpu ---
 MIN_OWNED_RUN = 16  # elements per position for which work-items share out the positions
 MIN_VALUES_PER_ELEMENT = 2  # values for each element of the array from which work-items add to private copies
