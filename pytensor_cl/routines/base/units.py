@@ -31,7 +31,7 @@ class Units(NamedTuple):
 
 
 def share_out(shape: Sequence[int], lanes: int, has_vectors: bool = False, rows_each: int = 1) -> Units:
-    """Return the units of an array whose dimensions are merged: `lanes` elements, a power of two, of `rows_each` rows."""
+    """Return the units of `lanes` elements, a power of two, of `rows_each` rows, of an array with merged dimensions."""
     last, rows = (shape[-1], ceil_div(prod(shape[:-1]), rows_each)) if shape else (1, 1)
     apart = 1
     while lanes > 1 and apart < INTERLEAVED_ITEMS and apart * lanes < last:
