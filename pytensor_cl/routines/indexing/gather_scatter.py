@@ -73,7 +73,14 @@ class Gather(Indexing):
         """Return the kernel for rows if the first axis is indexed, else the one for anything, with 32-bit indices."""
         if self._rows is not None and isinstance(self.entries[0], int):
             return (self._rows,)
-        return (self.gather_source(self._ctype, self.result_ndim, "int"),)
+        return (self.gather_source(self._ctype, self.result_ndim, "int", self._has_rows()),)
+
+    def _has_rows(self) -> bool:
+        """Return whether, on schedule simt, the last dimension of the result is likely not one of the index arrays."""
+        if self.schedule == "cpu" or not self.kept_ndim:
+            return False
+        axes = [axis for axis, entry in enumerate(self.entries) if isinstance(entry, int)]
+        return not axes or axes[-1] - axes[0] + 1 != len(axes) or axes[-1] != self.ndim - 1
 
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
         """Return the layout of the result; index inputs may be numbers.

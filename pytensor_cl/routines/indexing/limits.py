@@ -16,8 +16,13 @@ MAX_SEQUENTIAL_ROWS = 1 << 13  # rows of a bag whose sum in float32 stays accura
 SEGMENT_BYTES = 4096  # bytes of a row that, with the inputs, stay in the first-level cache while they are written
 MIN_WRITTEN_SHARE = 0.5  # share of an array from which slices are written while it is copied
 MIN_WRITTEN_SHARE_NON_TEMPORAL = 0.75  # the same of one that is copied past the cache
-FIXED_ARGUMENT_BYTES = 64  # size of a kernel's arguments, besides those for each slice and dimension
+FIXED_ARGUMENT_BYTES = 96  # size of a kernel's arguments, besides those for each slice and dimension
 POINTER_ARGUMENT_BYTES = 16  # size of the arguments for each array that is written
+
+# --- gathers and slices, schedule simt ---
+UNIT_ELEMENTS = 4  # elements with indices of their own that a work-item has in flight
+MAX_UNIT_SLICES = 4  # slices up to which a work-item has registers for so many elements
+UNIT_ROWS = 2  # rows of which a work-item has a vector in flight
 
 # --- scatters, schedule cpu ---
 MIN_OWNED_RUN = 16  # elements per position for which work-items share out the positions

@@ -251,6 +251,30 @@ def test_rows(context, rng, monkeypatch, cached):
     check_all(context, cases + others)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "complex64"])
+@pytest.mark.parametrize("columns", [2, 3, 4, 32, 33, 129, 260])
+def test_rows_move_as_vectors(context, rng, dtype, columns):
+    """Odd and even numbers of rows; arrays that begin at any element; an index of two dimensions, and of the rows."""
+    x = rng.integers(-50, 50, (41, columns + 1)).astype(dtype)
+    device = context.from_host(x)
+    lanes = {"float64": 2, "complex64": 2}.get(dtype, 4)
+    for part in ((ALL, slice(columns)), (ALL, slice(1, None)), (slice(1, None, 2), slice(columns))):
+        for shape in ((1,), (300,), (7, 9)):
+            index = rng.integers(-20, 20, shape)
+            gather = Gather(context, dtype, 2, [0], [("int64", len(shape))], schedule="simt")
+            (got,) = gather(device[part], context.from_host(index))
+            np.testing.assert_array_equal(got.to_host(), x[part][index], strict=True)
+            source = gather.sources()[0].source
+            assert "_vector moved_1" in source and f"column + {lanes} <= end" in source
+            assert list(gather._kernels) == [gather.sources()[0]]
+    dense = context.from_host(np.ascontiguousarray(x[:, :columns]))
+    for shape in ((5,), (2, 3)):
+        index = rng.integers(-columns, columns, shape)
+        gather = Gather(context, dtype, 2, [slice(None), 0], [("int64", len(shape))], schedule="simt")
+        (got,) = gather(dense, context.from_host(index))
+        np.testing.assert_array_equal(got.to_host(), x[:, :columns][:, index], strict=True)
+
+
 def test_rows_are_gathered_by_any_strides(context, rng):
     store, many = rng.normal(size=(50, 30)).astype("float32"), rng.integers(-8, 8, (40, 60))
     device, at = context.from_host(store), context.from_host(many)
