@@ -54,6 +54,11 @@ class Queue:
         """Whether a command may have been enqueued for which no thread has waited."""
         return self._is_exposed or self._submitted is not self._completed
 
+    @property
+    def last_submission(self) -> object:
+        """An object that another one replaces with each command."""
+        return self._submitted
+
     def mark_submitted(self) -> None:
         """Note that a command was enqueued. Code that enqueues without this class calls it, twice.
 

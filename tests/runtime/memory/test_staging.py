@@ -1,6 +1,5 @@
 """Staging: values that pass through page-locked memory, on a driver that is told to have a memory of its own."""
 
-import dataclasses
 import threading
 from time import sleep
 
@@ -9,22 +8,14 @@ import pytest
 
 from pytensor_cl.runtime import copy_threads
 from pytensor_cl.runtime.context import Context, Settings
-from pytensor_cl.runtime.device import resolve
 from pytensor_cl.runtime.memory import staging
 from pytensor_cl.runtime.timed_queue import DOWNLOAD, UPLOAD, read_commands, timed
+from tests.device_apart import device_apart
 
 MIN, SMALL, LARGE, MIN_PIECE = staging.MIN_BYTES, staging.SMALL, staging.LARGE, staging.MIN_PIECE
 BOUNDARIES = sorted(
     {n + d for n in (MIN, SMALL, MIN_PIECE, 2 * MIN_PIECE, LARGE, 9 * LARGE) for d in (-1, 0, 1)} | {0, 1}
 )
-
-
-def device_apart(driver="pocl", **changes):
-    """A device of which the facts say that it has a memory of its own."""
-    entry = resolve(f"opencl:{driver}")
-    return dataclasses.replace(
-        entry, info=dataclasses.replace(entry.info, kind="gpu", shares_host_memory=False, **changes)
-    )
 
 
 @pytest.fixture(scope="module")
