@@ -69,7 +69,7 @@ FEATURES = {
     "OpenCL C 3.0": Feature(_float("x[i] += 1;"), 2, ("-cl-std=CL3.0",)),
     "sub-groups": Feature(_float("x[i] = sub_group_reduce_add(x[i]);"), None, ("-cl-std=CL3.0",)),
     "generic pointers": Feature(
-        _float("float t[2] = {5, 5}; float *p = y[1] ? t : (float *)x; x[i] = *p;"), 5, ("-cl-std=CL3.0",)
+        _float("float t[2] = {5, 5}; float *p = t; if (!y[1]) p = x; x[i] = *p;"), 5, ("-cl-std=CL3.0",)
     ),
     "half arithmetic": Feature(f"{FP16}{HALF} {{ x[get_global_id(0)] = x[1] * x[1] + (half)1; }}"),
     "half without pragma": Feature(f"{HALF} {{ half a = x[0]; x[1] = a * a; }}"),
