@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS, STEPPED_INT_LIMIT
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, local_memory
-from pytensor_cl.routines.conv import fourier
+from pytensor_cl.routines.conv import fourier, winograd, winograd_simt
 from pytensor_cl.routines.conv.limits import (
     FOURIER_RATES,
     SIMT_FEW_CHANNELS,
@@ -146,9 +146,19 @@ class SimtSchedule:
             return Method("small_m", (p.m,))
         if not is_float or p.m < SIMT_FEW_CHANNELS:
             return Method("naive")
+        if self._suits_winograd(p):
+            return Method("winograd")
         if is_large_pointwise(p):
             return Method("pointwise")
         return self.tiles(p)
+
+    def _suits_winograd(self, p: Problem) -> bool:
+        """Return whether Winograd's algorithm applies to a problem, and takes less time."""
+        return (
+            winograd.is_applicable(p)
+            and is_small(p)
+            and winograd_simt.is_profitable(p, self.info.compute_units, self.dtype.itemsize)
+        )
 
     def tiles(self, p: Problem | None) -> Method:
         """Return the method with tiles in local memory; None takes the tile for any problem."""
