@@ -228,8 +228,9 @@ class CumOp(AlongAxis[_Plan]):
         totals = source.buffer if split.chunks == 1 else self._totals(source, split).buffer
         if plan.scan is not None:
             group, count = split.local_size[0], split.chunks - 1
-            size = (plan.problem.outputs * group,)
-            plan.scan.launch(self.context.queue, size, (group,), totals, np.int64(count), np.int64(plan.problem.outputs))
+            rows = plan.problem.outputs
+            numbers = np.int64(count), np.int64(rows)
+            plan.scan.launch(self.context.queue, (rows * group,), (group,), totals, *numbers)
         sizes = split.global_size, split.local_size
         kernel.launch(self.context.queue, *sizes, *operands.input, *operands.output, totals, geometry)
 
