@@ -134,7 +134,7 @@ def test_tiles_and_totals_on_simt(context, rng, monkeypatch, dtype, run):
             host = values(rng, shape, "add", dtype)
             check(routine(context.from_host(host))[0], host, "add", axis, str(shape))
             chunks.add((plans[-1].split.pattern, plans[-1].split.chunks))
-            assert (plans[-1].scan is not None) == (plans[-1].split.pattern == "columns" and plans[-1].split.chunks > 1)
+            assert (plans[-1].before is not None) == (plans[-1].split.chunks > 1)
     assert max(n for pattern, n in chunks if pattern == "rows") > group
     assert max(n for pattern, n in chunks if pattern == "columns") > 8
 
