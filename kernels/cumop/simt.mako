@@ -1,10 +1,12 @@
 ## Algorithm   Prefix scan (sum or product) for GPUs. `<name>_rows`: a work-group scans a chunk of a row, tile by tile,
 ##             in local memory. `<name>_columns`: a work-item scans a chunk of a row; its neighbours take the rows
-##             beside it. `<name>_totals`: before it a work-group scans the totals of the chunks of a row in place.
+##             beside it. Before them `<name>_sums`: a work-group puts together a chunk of a row; `<name>_totals`: a
+##             work-group scans the totals of the chunks of a row in place.
 ## Operands    As in kernels/cumop/cpu.mako.
 ## Tiling      Tiles of group * run elements; each work-item scans `run` neighbouring ones, then the group scans their
 ##             sums: `block` work-items each scan as many sums, and all add up the totals of the blocks before their own.
-## NDRange     _rows (outputs * group, chunks); _columns (outputs rounded up to groups, chunks); _totals (outputs * group).
+## NDRange     _rows (outputs * group, chunks); _sums (outputs * group, chunks - 1); _columns (outputs rounded up to
+##             groups, chunks); _totals (outputs * group).
 ## Workspace   Local memory: a tile, with gaps against bank conflicts, and one sum for each work-item.
 ## Invariants  Barriers are uniform: a work-group has one row. Sums have one order, the same in each call.
 ## Reference   As in kernels/cumop/cpu.mako.
@@ -59,14 +61,7 @@ static inline ${T} ${name}_combine(const ${T} a, const ${T} b)
     const int item = get_local_id(0);
 </%def>
 
-__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
-    __global const ${T} *block_aggregates, ${shared.parameter()})
-{
-    ${shared.read_parameter()}
-    __local ${T} elements[${padded_size(tile, itemsize)}];
-    ${declare_sums()}
-    const int own = ${padding.at(f"item * {ITEMS}", itemsize)};  // no gap within a run
+<%def name="begin_row()">
     const ${index} chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk;
     const ${index} last = min(g.length, first + g.chunk);
@@ -75,6 +70,54 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     ${index} out = 0;
     ${index} total = g.first_total;
     ${shared.outer_offset(index, unrolled=True)}
+</%def>
+
+## Elements of the tile at `start`, all loads in flight at once; neighbours take neighbouring ones.
+<%def name="load_tile()">
+            ${T} ${", ".join(f"v{k}" for k in range(ITEMS))};
+            if (is_full && g.in_step == 1) {
+                % for k in range(ITEMS):
+                v${k} = input[start + item + ${k * group}];
+                % endfor
+            } else {
+                % for k in range(ITEMS):
+                v${k} = start + item + ${k * group} < last ? input[(start + item + ${k * group}) * g.in_step] : ${identity};
+                % endfor
+            }
+</%def>
+
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_sums(__global const ${T} *input, const long input_at, __global ${T} *totals, ${shared.parameter()})
+{
+    ${shared.read_parameter()}
+    ${declare_sums()}
+    ${begin_row()}
+    input += input_at + in;
+    ${T} sum = ${identity};
+    // backwards: the scan finds the begin of the chunk in the cache
+    for (${index} start = first + (last - first - 1) / ${tile} * ${tile}; start >= first; start -= ${tile}) {
+        const int is_full = last - start >= ${tile};
+        ${load_tile()}
+        ${T} part = v0;
+        % for k in range(1, ITEMS):
+        part = ${name}_combine(part, v${k});
+        % endfor
+        sum = ${name}_combine(sum, part);
+    }
+    ${scan_in_group("sum", "lower", "all")}
+    if (item == 0)
+        totals[total + chunk * g.outputs] = all;
+}
+
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
+    __global const ${T} *block_aggregates, ${shared.parameter()})
+{
+    ${shared.read_parameter()}
+    __local ${T} elements[${padded_size(tile, itemsize)}];
+    ${declare_sums()}
+    const int own = ${padding.at(f"item * {ITEMS}", itemsize)};  // no gap within a run
+    ${begin_row()}
     input += input_at + in;
     output += output_at + out;
     ${T} carry_in = ${identity};
@@ -89,16 +132,7 @@ void ${name}_rows(__global const ${T} *input, const long input_at, __global ${T}
     for (${index} start = first; start < last; start += ${tile}) {
         const int is_full = last - start >= ${tile};
         {
-            ${T} ${", ".join(f"v{k}" for k in range(ITEMS))};
-            if (is_full && g.in_step == 1) {
-                % for k in range(ITEMS):
-                v${k} = input[start + item + ${k * group}];
-                % endfor
-            } else {
-                % for k in range(ITEMS):
-                v${k} = start + item + ${k * group} < last ? input[(start + item + ${k * group}) * g.in_step] : ${identity};
-                % endfor
-            }
+            ${load_tile()}
             % for k in range(ITEMS):
             elements[${padding.at(f"item + {k * group}", itemsize)}] = v${k};
             % endfor

@@ -38,9 +38,11 @@ void ${name}_${variant}(${common.parameters()})
 {
     const int item = get_local_id(0), width = (int)p.width, slots = ${group} / width;
     const int lane = item % width, slot = item / width;
-    const long part = get_group_id(1);
+    const long part = ${"0" if variant == "rows" else "get_group_id(1)"};
+    % if variant != "rows":
     const long k_begin = partition_begin(p.k, 8, part, p.split_k);
     const long k_end = partition_begin(p.k, 8, part + 1, p.split_k);
+    % endif
     __global const ${ctype} *const a = A + s.a + p.a_start;
     __global const ${ctype} *const x = X + s.x + p.x_start;
     ${common.read_scalars()}
@@ -48,13 +50,12 @@ void ${name}_${variant}(${common.parameters()})
 
 <%def name="begin_rows()">
     const int is_vector = p.is_vector && ((size_t)a | (size_t)x) % sizeof(${vector}) == 0;
-    const long vector_end = is_vector ? k_begin + (k_end - k_begin) / ${lanes} * ${lanes} : k_begin;
 </%def>
 
 ${begin("rows")}
     __local ${wide} sums[${padded_size(group * rows, wide_size)}];
     ${begin_rows()}
-    const int count = slots * ${rows};
+    const int count = slots * ${rows}, vector_end = is_vector ? (int)p.k / ${lanes} * ${lanes} : 0;
     for (long i0 = get_group_id(0) * (long)count; i0 < p.m; i0 += get_num_groups(0) * (long)count) {
         % for r in R:
         __global const ${ctype} *const a${r} = a + min(i0 + ${r} * slots + slot, p.m - 1) * p.a_row;
@@ -65,7 +66,7 @@ ${begin("rows")}
             ${wide_vector} v${r} = 0;
             % endfor
             #pragma unroll 1
-            for (long k = k_begin + lane * ${lanes}; k < vector_end; k += width * ${lanes}) {
+            for (int k = lane * ${lanes}; k < vector_end; k += width * ${lanes}) {
                 const ${wide_vector} factor = ${name}_load(x + k);
                 % for r in R:
                 v${r} += ${name}_load(a${r} + k) * factor;
@@ -76,7 +77,7 @@ ${begin("rows")}
             % endfor
         }
         #pragma unroll 1
-        for (long k = vector_end + lane; k < k_end; k += width) {
+        for (int k = vector_end + lane; k < p.k; k += width) {
             const long at = k * p.a_col;
             const ${wide} factor = x[k * p.x_step];
             % for r in R:
@@ -100,6 +101,7 @@ ${begin("rows")}
 ${begin("long")}
     __local ${wide} sums[${group}];
     ${begin_rows()}
+    const long vector_end = is_vector ? k_begin + (k_end - k_begin) / ${lanes} * ${lanes} : k_begin;
     for (long i0 = get_group_id(0) * (long)slots; i0 < p.m; i0 += get_num_groups(0) * (long)slots) {
         __global const ${ctype} *const row = a + min(i0 + slot, p.m - 1) * p.a_row;
         ${wide} sum = 0;

@@ -41,6 +41,7 @@ OPERATIONS: dict[str, tuple[dict[str, str], int]] = {
     "add": ({"f": "a + b", "u": "a + b", "b": "a | b", "c": "a + b"}, 0),
     "mul": ({"f": "a * b", "u": "a * b", "b": "a & b", "c": _PRODUCT}, 1),
 }
+_BEFORE = {"rows": "sums", "columns": "totals"}  # kernels of schedule simt for the totals of chunks
 _NARROW = {"mul": "1u * a * b"}
 
 
@@ -81,14 +82,15 @@ class _Split(NamedTuple):
 class _Plan(NamedTuple):
     """A launch, all but its buffers and the arrays' offsets; nothing is to be done without a kernel.
 
-    `geometry`: the struct, or a buffer that holds it; `scan`: kernel that scans the totals of chunks before it.
+    `geometry`: the struct, or a buffer that holds it; `before`: on schedule simt, what makes the totals of chunks of
+    rows, or scans those of columns.
     """
 
     kernel: Kernel | None
     problem: _Problem
     split: _Split
     geometry: Any = b""
-    scan: Kernel | None = None
+    before: Any = None
 
 
 @cache
@@ -225,22 +227,32 @@ class CumOp(AlongAxis[_Plan]):
         kernel, _, split, geometry, _ = plan
         if kernel is None:
             return
-        totals = source.buffer if split.chunks == 1 else self._totals(source, split).buffer
-        if plan.scan is not None:
-            group, count = split.local_size[0], split.chunks - 1
-            size = (plan.problem.outputs * group,)
-            plan.scan.launch(self.context.queue, size, (group,), totals, np.int64(count), np.int64(plan.problem.outputs))
         sizes = split.global_size, split.local_size
+        totals = source.buffer if split.chunks == 1 else self._totals(plan, source, operands)
         kernel.launch(self.context.queue, *sizes, *operands.input, *operands.output, totals, geometry)
 
-    def _totals(self, source: GpuArray, split: _Split) -> GpuArray:
+    def _totals(self, plan: _Plan, source: GpuArray, operands: Operands) -> Any:
+        """Return what the kernel needs of each chunk but the last: its total, or that of it and of all before it."""
+        _, problem, split, geometry, before = plan
+        queue, count, group = self.context.queue, split.chunks - 1, split.local_size[0]
+        if self.schedule == "simt" and split.pattern == "rows":
+            totals = self.context.empty((count * problem.outputs,), np.dtype(self._stored)).buffer
+            before.launch(queue, (split.global_size[0], count), (group, 1), *operands.input, totals, geometry)
+            return totals
+        totals = self._reduced(source, split)
+        if before is not None:
+            numbers = np.int64(count), np.int64(problem.outputs)
+            before.launch(queue, (problem.outputs * group,), (group,), totals, *numbers)
+        return totals
+
+    def _reduced(self, source: GpuArray, split: _Split) -> Any:
         """Return the total of each chunk but the last: one row per chunk."""
         count, axis = split.chunks - 1, self.axis
         shape, strides, offset = source.layout
         step = strides[axis]
         chunks = Layout((count, *shape[:axis], split.chunk, *shape[axis + 1 :]), (split.chunk * step, *strides), offset)
         (totals,) = self._reduction(GpuArray(self.context, source.buffer, np.dtype(self._stored), chunks))
-        return totals
+        return totals.buffer
 
     def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
         problem = _normal_form(layout, out_strides, self.axis)
@@ -253,9 +265,10 @@ class CumOp(AlongAxis[_Plan]):
         kernel = self._kernel(split.pattern, index, split.local_size[0])
         packed = self._geometry(problem, split, index)
         geometry = struct_argument(self.context, packed, self._in_buffer(index))
-        needs_scan = is_simt and split.pattern == "columns" and split.chunks > 1
-        scan = self._kernel("totals", index, split.local_size[0]) if needs_scan else None
-        return _Plan(kernel, problem, split, geometry, scan)
+        before = None
+        if is_simt and split.chunks > 1:
+            before = self._kernel(_BEFORE[split.pattern], index, split.local_size[0])
+        return _Plan(kernel, problem, split, geometry, before)
 
     def _index(self, problem: _Problem) -> str:
         """Return the C type that holds every index and step, with room for one tile more."""

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
-from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines import cumop
+from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.runtime.layout import Layout
 from tests.helpers import sweep
@@ -110,17 +110,31 @@ def test_tiles_and_totals_on_simt(context, rng, monkeypatch, dtype, run):
     monkeypatch.setattr(cumop, "MIN_SHARED_ELEMENTS", 1 << 15)
     group = CumOp(context, "add", dtype, 1, 0, schedule="simt")._group
     tile = group * run
-    lengths = (1, run - 1, run, run + 1, tile - 1, tile, tile + 1, 2 * tile, 3 * tile + group + 5, (1 << 15) + 1, 50_003)
+    lengths = (
+        1,
+        run - 1,
+        run,
+        run + 1,
+        tile - 1,
+        tile,
+        tile + 1,
+        2 * tile,
+        3 * tile + group + 5,
+        (1 << 15) + 1,
+        50_003,
+    )
     chunks = set()
     for axis, shapes in ((0, [(n,) for n in lengths]), (0, [(3001, 33), (1700, 40)]), (1, [(3, 40_009)])):
         routine = CumOp(context, "add", dtype, len(shapes[0]), axis, schedule="simt")
         plans, make = [], routine._plan
-        monkeypatch.setattr(routine, "_plan", lambda *args, plans=plans, make=make: plans.append(make(*args)) or plans[-1])
+        monkeypatch.setattr(
+            routine, "_plan", lambda *args, plans=plans, make=make: plans.append(make(*args)) or plans[-1]
+        )
         for shape in shapes:
             host = values(rng, shape, "add", dtype)
             check(routine(context.from_host(host))[0], host, "add", axis, str(shape))
             chunks.add((plans[-1].split.pattern, plans[-1].split.chunks))
-            assert (plans[-1].scan is not None) == (plans[-1].split.pattern == "columns" and plans[-1].split.chunks > 1)
+            assert (plans[-1].before is not None) == (plans[-1].split.chunks > 1)
     assert max(n for pattern, n in chunks if pattern == "rows") > group
     assert max(n for pattern, n in chunks if pattern == "columns") > 8
 

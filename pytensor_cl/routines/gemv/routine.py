@@ -12,7 +12,7 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
-from pytensor_cl.routines.base.limits import GROUP_ITEMS, SMALL_GROUP_ITEMS
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, SMALL_GROUP_ITEMS, STEPPED_INT_LIMIT
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange, power_above, power_of_two
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
@@ -22,8 +22,8 @@ from pytensor_cl.routines.gemv.limits import (
     MIN_ITEM_ROWS,
     ROW_COL_ITEMS_PER_UNIT,
     ROW_ITEMS,
-    SPLIT_BYTES,
     SPLIT_GROUPS_PER_UNIT,
+    SPLIT_LOADS_PER_ITEM,
 )
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -104,11 +104,11 @@ def _row_width(steps: int) -> int:
     """Return how many work-items share a row of so many loads, so that few are idle."""
     if steps <= ROW_ITEMS:
         return power_above(steps)
-    widths = (ROW_ITEMS, ROW_ITEMS // 2, ROW_ITEMS // 4)
+    widths = [ROW_ITEMS, ROW_ITEMS // 2, ROW_ITEMS // 4]
     return next((w for w in widths if 4 * round_up(steps, w) <= 5 * steps), widths[-1])
 
 
-def split_simt(p: _Problem, itemsize: int, lanes: int, group: int, units: int) -> _Split:
+def split_simt(p: _Problem, lanes: int, group: int, units: int) -> _Split:
     """Share out the work to groups that keep the device busy; more parts of k are worth it if each has much to read."""
     busy = SPLIT_GROUPS_PER_UNIT * units
     is_row = p.m == 1 or (p.a_col <= p.a_row and p.k > 1)
@@ -116,8 +116,10 @@ def split_simt(p: _Problem, itemsize: int, lanes: int, group: int, units: int) -
         is_vector = p.a_col == 1 and p.x == 1 and (p.a_row % lanes == 0 or p.m == 1)
         steps = ceil_div(p.k, lanes if is_vector else 1)
         width = min(_row_width(steps), group)
+        if steps >= 4 * ROW_ITEMS and p.m * ROW_ITEMS < 2 * busy * ITEM_ROWS * group:
+            width = min(2 * ROW_ITEMS, group)  # smaller tiles end at about the same time
         groups = ceil_div(p.m, ITEM_ROWS * group // width)
-        if steps <= ROW_ITEMS or 2 * groups >= busy:
+        if p.k < STEPPED_INT_LIMIT and (steps <= ROW_ITEMS or 2 * groups >= busy):
             return _Split("rows", is_vector, width, min(groups, MAX_GROUPS))
         wanted = ceil_div(busy * group, p.m)  # work-items of a row, if each takes several loads
         width = min(group, power_above(wanted), max(ROW_ITEMS, power_of_two(steps // 4)))
@@ -127,7 +129,7 @@ def split_simt(p: _Problem, itemsize: int, lanes: int, group: int, units: int) -
         columns = lanes if is_vector else 1
         width = min(power_above(ceil_div(p.m, columns)), ROW_ITEMS, group)
         groups, variant = ceil_div(p.m, width * columns), "col"
-    worth = p.m * p.k * itemsize // (groups * SPLIT_BYTES)
+    worth = p.m * p.k // (groups * group * (lanes if is_vector else 1) * SPLIT_LOADS_PER_ITEM)
     split_k = max(1, min(busy // groups, worth, p.k // 32, MAX_GROUPS))
     return _Split(variant, is_vector, width, min(groups, MAX_GROUPS), split_k)
 
@@ -245,7 +247,7 @@ class Gemv(BlasRoutine):
 
     def _plan_simt(self, p: _Problem) -> _Plan:
         group, units = self._group, self.context.info.compute_units
-        split = split_simt(p, self.dtype.itemsize, self._simt_lanes, group, units)
+        split = split_simt(p, self._simt_lanes, group, units)
         product = KernelLaunch(self._kernel(split.variant), (split.groups * group, split.split_k), (group, 1))
         finish_width = min(max(FINISH_COLUMNS, group // split.split_k), power_above(p.m), group)
         finish = min(ceil_div(p.m, finish_width), MAX_GROUPS) * group

@@ -220,10 +220,16 @@ SIMT_CASES = [
 def test_simt_kernels(context, rng, monkeypatch, dtype, is_split):
     """Each kernel, with and without vectors, and with so many parts of k that the last launch has several groups."""
     monkeypatch.setattr(routine, "SPLIT_GROUPS_PER_UNIT", 1000)
-    monkeypatch.setattr(routine, "SPLIT_BYTES", 64 if is_split else 1 << 40)
     gemv = Gemv(context, dtype, schedule="simt", has_y=True)
     splits, split_simt = [], routine.split_simt
-    monkeypatch.setattr(routine, "split_simt", lambda *args: splits.append(split_simt(*args)) or splits[-1])
+
+    def split(p, *args):
+        found = split_simt(p, *args)
+        parts = max(1, p.k // 32) if is_split and found.variant != "rows" else 1
+        splits.append(found._replace(split_k=parts))
+        return splits[-1]
+
+    monkeypatch.setattr(routine, "split_simt", split)
     parts = 1
     for (m, k), place, variant, is_vector in SIMT_CASES:
         a, x, y = draw(rng, dtype, m, k), draw(rng, dtype, k), draw(rng, dtype, m)
@@ -239,6 +245,23 @@ def test_simt_kernels(context, rng, monkeypatch, dtype, is_split):
         else:
             check(got, alpha, a, x, beta, y)
     assert (parts > 300) == is_split
+
+
+def test_simt_splits_of_a_large_device():
+    """Tiles, vectors and parts of k on 132 compute units."""
+
+    def split(m, k, row, col):
+        p = routine._Problem(m, k, (0, 0, 0, 0), row, col, 1, 1, 1)
+        return routine.split_simt(p, 4, 256, 132)
+
+    assert split(400_000, 32, 32, 1) == ("rows", True, 8, 3125, 1)
+    assert split(32, 400_000, 1, 32) == ("col", True, 8, 1, 528)
+    assert split(16384, 4096, 4096, 1) == ("rows", True, 64, 1024, 1)
+    assert split(1 << 18, 4096, 4096, 1) == ("rows", True, 32, 8192, 1)
+    assert split(50, 20_000, 1, 50) == ("col", False, 32, 2, 122)
+    assert split(1, 1 << 24, 0, 1) == ("long", True, 256, 1, 528)
+    assert split(400_000, 1, 1, 1) == ("col", False, 32, 12_500, 1)
+    assert split(4, 1 << 31, 1 << 31, 1).variant == "long"
 
 
 def test_simt_kernels_check_alignment(context, rng):
