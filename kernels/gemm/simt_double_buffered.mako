@@ -68,11 +68,16 @@ ${common.declarations()}
         : (${x}_k + ${q * next_k(x)}) * ${tile} + (${x}_i ^ ${swizzle(f"({x}_k + {q * next_k(x)})")});
     % endfor
 </%def>
+<%def name="tile_position()">
+    const ${index} part = place[0], m0 = place[1], n0 = place[2], height = p.m - m0, width = p.n - n0;
+    const ${index} batch = p.split_k > 1 ? 0 : part;
+</%def>
 ## Whether the vectors of an operand can be loaded at once; and how many rows (or columns) there are from the first on.
 <%def name="bounds(x, across, along, count)">
         const int ${x}_has_vectors = (${x}_along_k ? ${along} == 1 && ${across} % ${lanes} == 0 : ${along} % ${lanes} == 0)
                                      && ((size_t)${x} & 15) == 0;
-        const int ${x}_left = ${count} - ${x}_i, ${x}_is_full = ${x}_has_vectors && ${count} >= ${tiles_of[x]};
+        ${x}_left = ${count} - ${x}_i;
+        ${x}_is_full = ${x}_has_vectors && ${count} >= ${tiles_of[x]};
 </%def>
 <%def name="load_global(x, across, along)">
                 if (${x}_is_full && left >= ${step}) {
@@ -112,7 +117,7 @@ ${common.declarations()}
 </%def>
 <%def name="multiply()">
                 // Not all steps at once: what they read early would take registers that the sums need.
-                #pragma unroll 1
+                #pragma unroll 2
                 for (int d = slice * ${depth}; d < slice * ${depth} + ${depth}; d += ${min(depth, lanes)}) {
                     const int row = row0 ^ ${swizzle("d")}, column = column0 ^ ${swizzle("d")};
                     __local const ${ctype} *const a_at = now + d * ${rows};
@@ -142,29 +147,30 @@ ${common.declarations()}
                     % for j in range(2):
                     % for i in R:
                     const ${ctype} a${i}_${j} = a_at[${j * rows} + a_bank${i % 2} + ${i // 2 * 16}];
-                    const ${ctype} b${i}_${j} = b_at[${j * columns} + b_bank${i % 2} + ${i // 2 * 16}];
                     % endfor
                     % endfor
-                    % if matrix == 8:
-                    % for i in (0, 2):
                     % for h in H:
-                    __asm__ volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-                                     "{%8, %9}, {%0, %1, %2, %3};"
-                                 : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y), "+d"(c${i + 1}_${h}x), "+d"(c${i + 1}_${h}y)
-                                 : "d"(a${i}_0), "d"(a${i + 1}_0), "d"(a${i}_1), "d"(a${i + 1}_1),
-                                   "d"(b${h}_0), "d"(b${h}_1));
+                    {
+                        const ${ctype} b0 = b_at[b_bank${h % 2} + ${h // 2 * 16}];
+                        const ${ctype} b1 = b_at[${columns} + b_bank${h % 2} + ${h // 2 * 16}];
+                        % if matrix == 8:
+                        % for i in (0, 2):
+                        __asm__ volatile(
+                            "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                            "{%8, %9}, {%0, %1, %2, %3};"
+                            : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y), "+d"(c${i + 1}_${h}x), "+d"(c${i + 1}_${h}y)
+                            : "d"(a${i}_0), "d"(a${i + 1}_0), "d"(a${i}_1), "d"(a${i + 1}_1), "d"(b0), "d"(b1));
+                        % endfor
+                        % else:
+                        % for j in range(2):
+                        % for i in R:
+                        __asm__ volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                            : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y) : "d"(a${i}_${j}), "d"(b${j}));
+                        % endfor
+                        % endfor
+                        % endif
+                    }
                     % endfor
-                    % endfor
-                    % else:
-                    % for j in range(2):
-                    % for i in R:
-                    % for h in H:
-                    __asm__ volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                                 : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y) : "d"(a${i}_${j}), "d"(b${h}_${j}));
-                    % endfor
-                    % endfor
-                    % endfor
-                    % endif
                 }
 </%def>
 ## Stores the sums, a row of each work-item at a time: they pass through local memory, where the slices' sums are added
@@ -179,6 +185,7 @@ ${common.declarations()}
             *(__local ${vector} *)&to[column0 + ${h * (8 if matrix else columns // own_vectors)}] = ${f"(double2)(c0_{h}x, c0_{h}y)" if matrix else f"c0_{h}"};
             % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
+            #pragma unroll 1
             for (int q = item; q < ${group_rows * columns // out_lanes}; q += ${items}) {
                 const int t = q / ${columns // out_lanes}, column = q % ${columns // out_lanes} * ${out_lanes};
                 % if matrix:
@@ -235,8 +242,8 @@ ${common.declarations()}
                         % endfor
                     }
 </%def>
-% if index == "long":
-## 64-bit indices take too many registers for a limit.
+% if index == "long" or (itemsize == 8 and not matrix):
+## 64-bit indices take too many registers for a limit, and float64 needs no second work-group to fill its units.
 % else:
 // Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
 % endif
@@ -244,6 +251,7 @@ __kernel __attribute__((reqd_work_group_size(32, ${items // 32}, 1)))
 void ${name}(${common.parameters()})
 {
     __local ${ctype} space[${2 * stage_size}] __attribute__((aligned(16)));
+    __local ${index} place[3];  // of the tile: read again after the loop, which needs all registers
     const int item = get_local_id(1) * 32 + get_local_id(0);
     const int slice = item / ${items // slices}, own = item % ${items // slices}, lane = own % 32;
     % if matrix:
@@ -253,28 +261,38 @@ void ${name}(${common.parameters()})
     const int b_bank0 = across + (lane / 4 ^ 4 * pair), b_bank1 = b_bank0 ^ 8;
     const int column0 = across + 2 * pair;
     % else:
-    const int tx = own / 32 % ${columns // lanes // 16} * 8 + lane % 8;
-    const int staged_row = own / 32 / ${columns // lanes // 16} * 4 + lane / 8;
+    // 32 neighbours are 4 x 8, in an order in which those of each half read 128 bytes of B, and the same of A.
+    const int tx = own / 32 % ${columns // lanes // 16} * 8 + lane / 4 % 4 * 2 + lane % 2;
+    const int staged_row = own / 32 / ${columns // lanes // 16} * 4 + lane / 16 * 2 + lane / 2 % 2;
     const int row0 = ${lanes} * staged_row, column0 = ${lanes} * tx;
     % endif
     const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
     ${loaded_vectors("a", "a_row", "a_step")}
     ${loaded_vectors("b", "b_col", "b_step")}
-    ${common.read_scalars()}
     const ${index} tiles_per_row = (p.n + ${columns - 1}) / ${columns};
     const ${index} tiles = (p.m + ${rows - 1}) / ${rows} * tiles_per_row;
-    const ${index} part = get_group_id(0) / tiles, tile = get_group_id(0) % tiles;
-    const ${index} m0 = tile / tiles_per_row * ${rows}, n0 = tile % tiles_per_row * ${columns};
-    const ${index} height = p.m - m0, width = p.n - n0;
-    const ${index} batch = p.split_k > 1 ? 0 : part;
+    ${common.read_scalars()}
+    if (item == 0) {
+        place[0] = get_group_id(0) / tiles;
+        place[1] = get_group_id(0) % tiles / tiles_per_row * ${rows};
+        place[2] = get_group_id(0) % tiles % tiles_per_row * ${columns};
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    ${index} left;  // elements along k from the next step on
+    __global const ${ctype} *a, *b;
+    int a_left, b_left, a_is_full, b_is_full;
+    {
+    ${tile_position()}
     const ${index} k_begin = p.split_k > 1 ? partition_begin(p.k, ${step}, part, p.split_k) : 0;
     const ${index} k_end = p.split_k > 1 ? partition_begin(p.k, ${step}, part + 1, p.split_k) : p.k;
-    __global const ${ctype} *a = A + s.a + gemm_start(&p.a, p.batch_shape, batch);
-    __global const ${ctype} *b = B + s.b + gemm_start(&p.b, p.batch_shape, batch);
+    left = k_end - k_begin;
+    a = A + s.a + gemm_start(&p.a, p.batch_shape, batch);
+    b = B + s.b + gemm_start(&p.b, p.batch_shape, batch);
     ${bounds("a", "a_row", "a_step", "height")}
     ${bounds("b", "b_col", "b_step", "width")}
     a += (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
     b += (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
+    }
     % for i in R:
     % if matrix:
     ${ctype} ${", ".join(f"c{i}_{h}x = 0, c{i}_{h}y = 0" for h in H)};
@@ -283,8 +301,7 @@ void ${name}(${common.parameters()})
     % endif
     % endfor
     int stage = 2;  // of the step that is computed; 2: there is none yet
-    // `left`: elements along k from the next step on
-    for (${index} left = k_end - k_begin; left > -${step}; left -= ${step}) {
+    for (; left > -${step}; left -= ${step}) {
         ${vector} ${", ".join(f"{x}_{q} = 0" for x in "ab" for q in range(loads[x]))};
         if (left > 0) {
             ${load_global("a", "a_row", "a_step")}
@@ -302,6 +319,7 @@ void ${name}(${common.parameters()})
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+    ${tile_position()}
     ${common.output_pointers()}
     % if not outputs:
     const int is_part = p.split_k > 1;

@@ -53,7 +53,7 @@ SIMT_TILES = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-gro
 # columns, elements along k between barriers, parts of a work-group that share out k; and the cost of a multiply-add
 # relative to the first tile's: small tiles are loaded more often.
 SIMT_LARGE_TILES = {
-    "float32": ((128, 128, 16, 1, 1.0), (128, 64, 16, 2, 1.1), (64, 64, 32, 4, 1.2), (32, 64, 32, 8, 1.6)),
+    "float32": ((128, 128, 8, 1, 1.0), (128, 64, 16, 2, 1.1), (64, 64, 32, 4, 1.2), (32, 64, 32, 8, 1.6)),
     "float64": ((128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.1), (32, 64, 16, 4, 1.4)),
     "matrix": ((128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.2)),
 }

@@ -47,7 +47,7 @@ def emulated(source):
         return f"MMA_{found[1]}({', '.join(operands)});"
 
     text, count = re.subn(
-        r"__asm__ volatile\(\"mma\.sync\.aligned\.m\d+n8k(\d)\.row\.col[^;]*;[^;]*;", call, source.source
+        r"__asm__ volatile\(\s*\"mma\.sync\.aligned\.m\d+n8k(\d)\.row\.col[^;]*;[^;]*;", call, source.source
     )
     assert count
     depth = 8 if "MMA_8" in text else 4
