@@ -11,9 +11,10 @@
 ## Workspace   found[chunks]: the position whose segment begins there and is longer, -1 if there is none;
 ##             parts[2 * chunks][elements].
 ## Invariants  Sums of short segments are NumPy's to the bit. The order of additions is fixed.
-<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, group, block, few_parts"/>\
+<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, group, block, few_parts,
+             width"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
-<% ahead, width = 4, min(8, group) %>\
+<% ahead = 4 %>\
 ${plan.c_typedef(f"{name}_plan")}
 
 <%def name="places(from_='from')">

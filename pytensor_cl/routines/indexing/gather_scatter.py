@@ -12,13 +12,14 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, KEPT_BYTES
-from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type, ndrange
 from pytensor_cl.routines.base.routine import DeviceTables, Plans
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.indexing.base import NO_LAUNCH, Indexing, Launch, Shape, Strides, index_type_of, pad, value_of
 from pytensor_cl.routines.indexing.gather_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.indexing.limits import (
     ALL_COPIES_BYTES,
+    ATOMIC_ITEM_VALUES,
     COPY_ALIGNMENT_ELEMENTS,
     MIN_ITEM_SCATTERED,
     MIN_OWNED_RUN,
@@ -45,6 +46,7 @@ REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
 CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
 SIMT_MEMBERS = "tile elements count y_count span"
 SORTED_MEMBERS = "elements count y_count unit"
+ATOMIC_MEMBERS = "elements count y_count"
 FEW_MEMBERS = "elements count y_count span unit chunk parts"
 
 
@@ -175,6 +177,13 @@ class _Sorted(NamedTuple):
     sort: SortedPlan
 
 
+class _Atomic(NamedTuple):
+    """Schedule simt, many positions: values are added atomically, in any order."""
+
+    find: Launch
+    add: Launch
+
+
 class _ByPosition(NamedTuple):
     """Everything else: one kernel finds the positions, one writes."""
 
@@ -188,7 +197,7 @@ class _ScatterPlan(NamedTuple):
 
     selection: Selection
     position_dtype: str
-    way: _CheckIndex | _Direct | OrderPlan | _Few | _Sorted | _ByPosition
+    way: _CheckIndex | _Direct | OrderPlan | _Few | _Atomic | _Sorted | _ByPosition
     are_spread: bool = False
 
     @property
@@ -205,7 +214,7 @@ class Scatter(Indexing):
     on schedule simt each work-item some of those of an element, and the sums of these are added up in order. The
     result is the same each time on the same device.
 
-    First the array is copied, then values are written into the copy in one of six ways:
+    First the array is copied, then values are written into the copy in one of seven ways:
 
     ===============  ========  ==================================================================================
     way              schedule  when
@@ -214,20 +223,31 @@ class Scatter(Indexing):
     `_Direct`        cpu       a vector, whose index and values have even steps
     `OrderPlan`      cpu       many long rows: values are put in order first, and each row is added to once
     `_Few`           simt      many values, of few positions: each work-item adds to sums of its own
-    `_Sorted`        simt      many values, of many positions
+    `_Atomic`        simt      the same of many positions, with `atomics`
+    `_Sorted`        simt      the same without
     `_ByPosition`    both      everything else; on schedule cpu work-items own positions, or rows
     ===============  ========  ==================================================================================
 
     On schedule cpu, where there are many values for each element, `_Direct` and `_ByPosition` add to private copies of
     zeros, one for each work-item, which are added up with the array in the end (`PrivateCopies`).
 
-    `accumulate`: add instead of set.
+    `accumulate`: add instead of set; `atomics`: add atomically where the device can, in any order.
     """
 
-    def __init__(self, *arguments: Any, accumulate: bool, value_dtype: str, value_ndim: int, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        accumulate: bool,
+        value_dtype: str,
+        value_ndim: int,
+        atomics: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         dtype = np.dtype(self.output_dtypes[0])
         self.accumulate = accumulate
+        has_atomics = self.schedule == "simt" and self.context.info.features.float_atomics
+        self._atomics = accumulate and atomics and has_atomics and dtype in ("float32", "float64")
         self._is_half = accumulate and dtype == "float16"
         self._ctype = ctype(dtype) if accumulate and dtype.kind in "fc" else carrier(dtype)
         self._combine = _COMBINE[dtype.kind] if accumulate else "{b}"
@@ -350,6 +370,9 @@ class Scatter(Indexing):
         elif isinstance(way, _ByPosition):
             (positions,) = self._found_positions(plan, way.find, values, key)
             self._write_by_position(plan, way.write, positions, target, self._prepared(plan, value))
+        elif isinstance(way, _Atomic):
+            (positions,) = self._found_positions(plan, way.find, values, key)
+            self._write_by_position(plan, way.add, positions, target, self._prepared(plan, value))
         elif isinstance(way, _CheckIndex) and way.find.kernel is not None:
             self._found_positions(plan, way.find, values, key)
 
@@ -459,6 +482,9 @@ class Scatter(Indexing):
             few = self._plan_few(index, selection, value.strides, runs)
             if few is not None:
                 return _ScatterPlan(selection, dtype, few, are_spread)
+            if self._atomics:
+                atomic = self._plan_atomic(index, selection, value.strides, runs)
+                return _ScatterPlan(selection, dtype, atomic, are_spread)
             in_order = self._plan_sorted(index, selection, value.strides, runs)
             return _ScatterPlan(selection, f"u{dtype}", in_order, are_spread)
         by_position = _ByPosition(find, *self._plan_write(output, index, selection, value.strides, runs))
@@ -468,7 +494,7 @@ class Scatter(Indexing):
         index = index_type_of(output, selection, value)
         if self.schedule == "simt" and index == "int":
             step = GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS  # step of the loop over elements
-            return index_type(prod(selection.shape), step)
+            return index_type(prod(selection.shape), ATOMIC_ITEM_VALUES * step)
         return index
 
     def _plan_direct(self, output: Layout, selection: Selection, value: Layout) -> _Direct | None:
@@ -555,6 +581,17 @@ class Scatter(Indexing):
         geometry = self._geometry(index, FEW_MEMBERS, shape, steps, rest)
         plan = plan_few(self, few_source(cut, **arguments), cut, span * elements, geometry)
         return _Few(self.positions(selection, index), plan)
+
+    def _plan_atomic(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Atomic:
+        shape, steps = self._kept(selection, strides)
+        count, elements = selection.positions.size, prod(shape)
+        arguments: dict[str, Any] = {"ctype": self._ctype, "ndim": max(1, self.kept_ndim), "index": index}
+        kernel = self.kernel(
+            kernel_source("indexing/scatter_atomic", plan=self._plan_struct(index, ATOMIC_MEMBERS), **arguments)
+        )
+        geometry = self._geometry(index, ATOMIC_MEMBERS, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        sizes = ndrange(self.context, kernel, ceil_div(count * elements, ATOMIC_ITEM_VALUES))
+        return _Atomic(self.positions(selection, index), Launch(kernel, *sizes, geometry))
 
     def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Sorted:
         selection, unit, span = in_units(selection)
