@@ -1,10 +1,11 @@
 ## Algorithm   x[positions] += y, in place, by the atomic additions of NVIDIA's GPUs, for float32 and float64: the order
 ##             of the sums is not fixed. The feature `float_atomics` says whether they work.
-## Operands    positions[count] in elements of x; y: values of positions are y_count apart; shape, x, y: the elements
-##             that one position means.
+## Operands    positions[count] in elements of x; y: values of positions are y_count apart, y_outer after `inner`; shape, x,
+##             y: the elements that one position means.
 ## NDRange     Any size; a loop with it as stride.
 <%page args="name, plan, ctype, ndim, index"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
+<%namespace name="runs" file="/indexing/value_runs.mako"/>\
 <% ahead, kind, register = 4, *{"float": ("f32", "f"), "double": ("f64", "d")}[ctype] %>\
 ${plan.c_typedef(f"{name}_plan")}
 
@@ -24,7 +25,7 @@ __kernel void ${name}(__global const ${index} *restrict positions, __global ${ct
             const ${index} k = (first + ${j} * step) / p.elements;
             ${index} rest = first + ${j} * step - k * p.elements;
             ${index} to = positions[k];
-            ${index} from = k * p.y_count;
+            ${index} from = ${runs.at("k")};
             ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]", [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
             target${j} += to;
             value${j} = y[from];

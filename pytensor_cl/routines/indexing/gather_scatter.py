@@ -44,10 +44,10 @@ from pytensor_cl.runtime.layout import Layout, collapse
 VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length copy_stride"), name="plan")
 REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
 CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
-SIMT_MEMBERS = "tile elements count y_count span"
-SORTED_MEMBERS = "elements count y_count unit"
-ATOMIC_MEMBERS = "elements count y_count"
-FEW_MEMBERS = "elements count y_count span unit chunk parts"
+SIMT_MEMBERS = "tile elements count inner y_count y_outer span"
+SORTED_MEMBERS = "elements count inner y_count y_outer unit"
+ATOMIC_MEMBERS = "elements count inner y_count y_outer"
+FEW_MEMBERS = "elements count inner y_count y_outer span unit chunk parts"
 
 
 class _GatherPlan(NamedTuple):
@@ -127,7 +127,20 @@ def _dtype_of(index: str) -> str:
     return "int32" if index == "int" else "int64"
 
 
+def _even_step(layout: Layout) -> int | None:
+    """Return 1 for a contiguous array, 0 for one whose elements are the same one, None for another."""
+    _, (steps,) = collapse(layout.shape, (layout.strides,))
+    step = steps[0] if steps else 0
+    return step if len(steps) <= 1 and step in (0, 1) else None
+
+
 Runs = tuple[tuple[int, int], ...]
+
+
+def run_steps(count: int, runs: Runs) -> tuple[int, int, int]:
+    """Return the length of the inner one of two runs, its step, and the step from one to the next."""
+    return (*(runs[-1] if runs else (count, 0)), runs[0][1] if len(runs) > 1 else 0)
+
 
 _COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
 
@@ -352,6 +365,12 @@ class Scatter(Indexing):
             self._write(plan, zeros, value, values, key)
             self._add_copies(copies, output, zeros, array)
             return
+        way = plan.way
+        if isinstance(way, _Few) and way.add.outputs == output.size and (step := _even_step(array.layout)) is not None:
+            (positions,) = self._found_positions(plan, way.find, values, key)
+            y, shift = self._prepared(plan, value), plan.selection.offset
+            launch_few(self, way.add, positions, output, shift, y, (array, step))
+            return
         if output.size:
             self._copy.launch((output,), (array,))
         self._write(plan, output, value, values, key)
@@ -417,9 +436,8 @@ class Scatter(Indexing):
 
     def _add_copies(self, copies: PrivateCopies, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
         """Write the array plus the sums in the private copies."""
-        _, steps = collapse(array.shape, (array.layout.strides,))
-        step = steps[0][0] if steps[0] else 0
-        if len(steps[0]) > 1 or step not in (0, 1):
+        step = _even_step(array.layout)
+        if step is None:
             self._copy.launch((output,), (array,))
             array, step = output, 1
         kernel, global_size, local_size, _ = copies.finish
@@ -470,8 +488,7 @@ class Scatter(Indexing):
         if 0 in selection.shape:  # nothing is written, but wrong indices are reported all the same
             return _ScatterPlan(selection, dtype, _CheckIndex(find if self.is_checked else NO_LAUNCH))
         runs = self._value_runs(selection, value)
-        # The kernels loop over one run of values, on schedule cpu over two.
-        are_spread = len(runs) > (1 if self.schedule == "simt" else 2)
+        are_spread = len(runs) > 2  # the kernels loop over two runs of values
         if are_spread:
             value = Layout.contiguous(selection.shape)
             runs = self._value_runs(selection, value)
@@ -575,7 +592,7 @@ class Scatter(Indexing):
         cut = cut_few(self.limits, units, self._bytes(1), span, elements, count)
         if cut is None:
             return None
-        rest = elements, count, runs[0][1] if runs else 0, span, unit, cut.chunk, cut.parts
+        rest = elements, count, *run_steps(count, runs), span, unit, cut.chunk, cut.parts
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "plan": self._plan_struct(index, FEW_MEMBERS)}
         geometry = self._geometry(index, FEW_MEMBERS, shape, steps, rest)
@@ -589,7 +606,7 @@ class Scatter(Indexing):
         kernel = self.kernel(
             kernel_source("indexing/scatter_atomic", plan=self._plan_struct(index, ATOMIC_MEMBERS), **arguments)
         )
-        geometry = self._geometry(index, ATOMIC_MEMBERS, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        geometry = self._geometry(index, ATOMIC_MEMBERS, shape, steps, (elements, count, *run_steps(count, runs)))
         sizes = ndrange(self.context, kernel, ceil_div(count * elements, ATOMIC_ITEM_VALUES))
         return _Atomic(self.positions(selection, index), Launch(kernel, *sizes, geometry))
 
@@ -597,7 +614,7 @@ class Scatter(Indexing):
         selection, unit, span = in_units(selection)
         shape, steps = self._kept(selection, strides)
         count, elements = selection.positions.size, prod(shape)
-        rest = elements, count, runs[0][1] if runs else 0, unit
+        rest = elements, count, *run_steps(count, runs), unit
         geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, rest)
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         half = (render("common/half"),) if self._is_half else ()
@@ -635,9 +652,8 @@ class Scatter(Indexing):
         parts = min(units, workers)
         # For less than that, looking through positions that others own costs more than it saves.
         owners = min(span, ceil_div(workers, parts)) if run >= MIN_OWNED_RUN else 1
-        outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
         far = int(is_far(self._bytes(output.size), self._bytes(run)))
-        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, copies.stride, far
+        rest = segment, segments, units, run, run_step, count, *run_steps(count, runs), span, copies.stride, far
         geometry = self._geometry(index, CPU_MEMBERS, shape, strides, rest)
         sizes = (parts, owners) if copies.parts == 1 else (1, copies.parts)
         return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), copies
@@ -645,12 +661,13 @@ class Scatter(Indexing):
     def _simt_write(
         self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
     ) -> tuple[Launch, PrivateCopies]:
-        step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
         tile = min(4 * group, round_up(elements, group))
         tiles = min(ceil_div(elements, tile), MAX_GROUPS)
         owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
-        geometry = self._geometry(index, SIMT_MEMBERS, shape, strides, (tile, elements, count, step, span))
+        geometry = self._geometry(
+            index, SIMT_MEMBERS, shape, strides, (tile, elements, count, *run_steps(count, runs), span)
+        )
         source = self._writer(index)
         kernel = self._kernels.get(source) or self._kernels.setdefault(source, self.limits.kernel(source, None, group))
         return Launch(kernel, (owners * group, tiles), (group, 1), geometry), NO_COPIES

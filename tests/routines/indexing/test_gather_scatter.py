@@ -211,6 +211,23 @@ def test_few_positions(context, rng, dtype, monkeypatch):
     assert isinstance(way_of(mixed.routines[1]), _Sorted)  # two positions may mean the same element
 
 
+@pytest.mark.parametrize("shape", [(40,), (6, 7), (3, 40)])
+def test_few_positions_of_arrays_of_any_strides(context, rng, shape):
+    """What is added to is read where it is, if its elements are evenly apart."""
+    x, i = rng.integers(-3, 4, (2, *shape)).astype("float32"), rng.integers(0, 3, 2000)
+    y, device = rng.integers(-3, 4, (2000, *shape[1:])).astype("float32"), context.from_host(x)
+    of = {"value_dtype": "float32", "value_ndim": y.ndim, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", len(shape), [0], [("int64", 1)], **of)
+    one = context.from_host(x[0].ravel()[5:6])
+    zeros = one.view(one.layout._replace(shape=shape, strides=(0,) * len(shape)))
+    cases = [(device[1], x[1]), (device[0, ::-1], x[0, ::-1]), (zeros, np.full(shape, x[0].ravel()[5]))]
+    for array, host in cases:
+        got = add(array, context.from_host(y), context.from_host(i))[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, host, y, i))
+    assert all(isinstance(plan.way, _Few) for plan in add._plans._plans.values())
+    np.testing.assert_array_equal(device.to_host(), x)
+
+
 def test_few_positions_add_up_the_same_each_time(context, rng):
     x, y, i = (v.astype("float32") for v in (rng.normal(size=90), rng.normal(size=50_000), rng.random(50_000)))
     i = (90 * i**2).astype("int64")
