@@ -1,14 +1,16 @@
 ## Algorithm   x[positions] += y, in place, for GPUs, where few positions are added to. _add: a work-item adds values,
 ##             each a step of the work-group apart, to a sum of its own for each position, in local memory; those of a
-##             work-group are added up in order. _finish: the sums of all chunks of values are added up, and to x.
+##             work-group are added up in order. _finish: the sums of all chunks of values are added up, and to what was
+##             there: in x, or in another array whose elements are old_step apart, where all elements are written.
 ## Operands    positions[count] in units of `unit` elements of x, below `span`; y: values of positions are y_count
-##             apart; shape, x, y: the elements that one position means.
+##             apart, y_outer after `inner`; shape, x, y: the elements that one position means.
 ## NDRange     _add: (chunks * group, tiles of positions, tiles of elements); work-items of a group are neighbouring
 ##             elements, and then other values. _finish: (any number of groups), each has `width` sums at a time.
 ## Workspace   parts[chunks][span][elements].
 ## Invariants  No atomics: the order of additions is fixed. A work-item reads and writes its own sums until the barrier.
 <%page args="name, plan, ctype, combine, nothing, ndim, index, group, rows, columns, finishing, width"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
+<%namespace name="runs" file="/indexing/value_runs.mako"/>\
 <% slots, ahead = group // columns, 8 %>\
 ${plan.c_typedef(f"{name}_plan")}
 
@@ -42,7 +44,7 @@ __kernel void ${name}_add(__global const ${index} *restrict positions, __global 
         % endfor
         % for j in range(ahead):
         const int has${j} = at${j} >= 0 && at${j} < filled && e < p.elements;
-        const ${ctype} value${j} = has${j} ? y[(k + ${j * slots}) * p.y_count] : (${ctype})${nothing};
+        const ${ctype} value${j} = has${j} ? y[${runs.at(f"k + {j * slots}")}] : (${ctype})${nothing};
         % endfor
         % for j in range(ahead):
         if (has${j})
@@ -66,13 +68,14 @@ __kernel void ${name}_add(__global const ${index} *restrict positions, __global 
 }
 
 __attribute__((reqd_work_group_size(${finishing}, 1, 1)))
-__kernel void ${name}_finish(__global const ${ctype} *restrict parts, __global ${ctype} *restrict x, const long x_at,
-    const ${name}_plan p)
+__kernel void ${name}_finish(__global const ${ctype} *restrict parts, __global ${ctype} *x, const long x_at,
+    __global const ${ctype} *old, const long old_at, const int old_step, const ${name}_plan p)
 {
     __local ${ctype} sums[${finishing}];
     const int item = get_local_id(0);
     const ${index} size = p.span * p.elements;
     x += x_at;
+    old += old_at;
     for (${index} first = get_group_id(0) * ${width}; first < size; first += get_num_groups(0) * ${width}) {
         const ${index} n = first + item % ${width};
         ${ctype} sum = ${nothing};
@@ -91,7 +94,7 @@ __kernel void ${name}_finish(__global const ${ctype} *restrict parts, __global $
             const ${index} e = n % p.elements;
             ${index} to = n / p.elements * p.unit;
             ${place(("to", "p.x[{}]"))}
-            x[to] = ${combine.format(a="x[to]", b="sums[item]")};
+            x[to] = ${combine.format(a="old[to * old_step]", b="sums[item]")};
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

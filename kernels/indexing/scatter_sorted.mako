@@ -11,9 +11,11 @@
 ## Workspace   found[chunks]: the position whose segment begins there and is longer, -1 if there is none;
 ##             parts[2 * chunks][elements].
 ## Invariants  Sums of short segments are NumPy's to the bit. The order of additions is fixed.
-<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, group, block, few_parts"/>\
+<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, group, block, few_parts,
+             width"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
-<% ahead, width = 4, min(8, group) %>\
+<%namespace name="runs" file="/indexing/value_runs.mako"/>\
+<% ahead = 4 %>\
 ${plan.c_typedef(f"{name}_plan")}
 
 <%def name="places(from_='from')">
@@ -40,7 +42,7 @@ __kernel void ${name}_last(__global const ${index} *restrict keys, __global cons
         if (k + 1 < p.count && keys[k + 1] == key)
             continue;
         ${places()}
-        x[to + key * p.unit] = y[from + order[k] * p.y_count];
+        x[to + key * p.unit] = y[from + ${runs.at("order[k]")}];
     }
 }
 % else:
@@ -97,8 +99,9 @@ __kernel void ${name}_sum(__global const ${index} *restrict keys, __global const
             ${ctype} value${j} = ${nothing};
             if (begins${j} && !is_long${j})
                 start${j} = x[to + key${j} * p.unit];
+            const ${index} number${j} = key${j} >= 0 ? order[k + ${j}] : 0;
             if (key${j} >= 0)
-                value${j} = y[from + order[k + ${j}] * p.y_count];
+                value${j} = y[from + ${runs.at(f"number{j}")}];
             % endfor
             % for j in range(ahead):
             if (goes_on) {

@@ -92,18 +92,28 @@ def plan_few(routine: Indexing, source: KernelSource, cut: FewCut, outputs: int,
 
 
 def launch_few(
-    routine: Indexing, plan: FewPlan, positions: GpuArray, target: GpuArray, shift: int, value: GpuArray
+    routine: Indexing,
+    plan: FewPlan,
+    positions: GpuArray,
+    target: GpuArray,
+    shift: int,
+    value: GpuArray,
+    old: tuple[GpuArray, int] | None = None,
 ) -> None:
     """Enqueue what adds the values.
 
-    `routine`, `plan`: the scatter, and what was planned; `target`: the array that changes; `value`: the values.
+    `routine`, `plan`: the scatter, and what was planned; `target`: the array that changes; `value`: the values; `old`:
+    what is added to, and the step of its elements; None if that is in the target already.
     """
     context, cut = routine.context, plan.cut
     parts = context.empty((cut.parts * plan.outputs,), target.dtype)
     buffers = positions.buffer, value.buffer, parts.buffer
-    sizes = (cut.parts * cut.group, *cut.tiles), (cut.group, 1, 1)
-    plan.add.launch(context.queue, *sizes, *buffers, np.int64(value.layout.offset), plan.geometry)
+    adding = (cut.parts * cut.group, *cut.tiles), (cut.group, 1, 1)
+    plan.add.launch(context.queue, *adding, *buffers, np.int64(value.layout.offset), plan.geometry)
     width = cut.arguments["width"]
     groups = min(ceil_div(plan.outputs, width), GROUPS_PER_UNIT * context.info.compute_units)
     x = target.buffer, np.int64(target.layout.offset + shift)
-    plan.finish.launch(context.queue, (groups * cut.finishing,), (cut.finishing,), parts.buffer, *x, plan.geometry)
+    array, step = old or (target, 1)
+    before = array.buffer, np.int64(array.layout.offset + shift * step), np.int32(step)
+    sizes = (groups * cut.finishing,), (cut.finishing,)
+    plan.finish.launch(context.queue, *sizes, parts.buffer, *x, *before, plan.geometry)

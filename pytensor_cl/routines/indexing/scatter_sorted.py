@@ -10,12 +10,15 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
 from pytensor_cl.routines.indexing.base import Indexing
-from pytensor_cl.routines.indexing.limits import SORTED_BLOCK_CHUNKS, SORTED_CHUNK_VALUES, SORTED_FEW_PARTS
+from pytensor_cl.routines.indexing.limits import (
+    FINISHED_SUMS,
+    SORTED_BLOCK_CHUNKS,
+    SORTED_CHUNK_VALUES,
+    SORTED_FEW_PARTS,
+)
 from pytensor_cl.routines.sort.routine import SortIndices
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.program import Kernel
-
-_JOINED = 8  # neighbouring elements of a work-group that joins parts: whole sectors of memory
 
 
 class SortedPlan(NamedTuple):
@@ -36,12 +39,14 @@ class SortedPlan(NamedTuple):
 
 def sorted_source(routine: Indexing, itemsize: int, **arguments: Any) -> KernelSource:
     """Return the kernels; for the arguments see `kernels/indexing/scatter_sorted.mako`."""
+    group = _join_group(routine, itemsize)
     return kernel_source(
         "indexing/scatter_sorted",
         chunk=SORTED_CHUNK_VALUES,
-        group=_join_group(routine, itemsize),
+        group=group,
         block=SORTED_BLOCK_CHUNKS,
         few_parts=SORTED_FEW_PARTS,
+        width=min(FINISHED_SUMS, group),
         **arguments,
     )
 
@@ -64,14 +69,15 @@ def plan_sorted(
     `routine`: the scatter; `dtype`: of the positions; `size`: positions that there can be, that there are, and elements
     that each means; `geometry`: the struct of the kernels; `accumulates`: whether values are added.
     """
-    span, *sizes = size
+    span, length, elements = size
     group = _join_group(routine, np.dtype(routine.output_dtypes[0]).itemsize)
+    kernels: tuple[Kernel, ...]
     if accumulates:
         join = routine.limits.kernel(source, f"{source.name}_join", group)
         kernels = routine.context.kernel(source, f"{source.name}_sum"), join
     else:
         kernels = (routine.context.kernel(source, f"{source.name}_last"),)
-    return SortedPlan(SortIndices(routine.context, f"u{dtype}", span), kernels, group, *sizes, geometry)
+    return SortedPlan(SortIndices(routine.context, f"u{dtype}", span), kernels, group, length, elements, geometry)
 
 
 def launch_sorted(
@@ -95,10 +101,8 @@ def launch_sorted(
     found = context.empty((chunks,), keys.dtype)
     parts = context.empty((2 * chunks * plan.elements,), target.dtype)
     sizes = ndrange(context, kernel, chunks * plan.elements, GROUP_ITEMS)
-    kernel.launch(
-        context.queue, *sizes, keys.buffer, order.buffer, *y, *x, found.buffer, parts.buffer, plan.geometry
-    )
+    kernel.launch(context.queue, *sizes, keys.buffer, order.buffer, *y, *x, found.buffer, parts.buffer, plan.geometry)
     if chunks > 1:
-        blocks = ceil_div(chunks, SORTED_BLOCK_CHUNKS), min(MAX_GROUPS, ceil_div(plan.elements, _JOINED))
-        sizes = (blocks[0] * plan.group, blocks[1]), (plan.group, 1)
+        tiles = min(MAX_GROUPS, ceil_div(plan.elements, min(FINISHED_SUMS, plan.group)))
+        sizes = (ceil_div(chunks, SORTED_BLOCK_CHUNKS) * plan.group, tiles), (plan.group, 1)
         join[0].launch(context.queue, *sizes, keys.buffer, *x, found.buffer, parts.buffer, plan.geometry)

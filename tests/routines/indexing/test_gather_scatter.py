@@ -1,15 +1,19 @@
 """Gather and scatter against NumPy."""
 
+import re
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
+from pytensor_cl.codegen.template import kernel_source
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Few, _Sorted
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Atomic, _Few, _Sorted
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan
+from pytensor_cl.runtime.context import Context, Settings
 from tests.conftest import DRIVERS
 
 ALL = slice(None)
@@ -207,6 +211,23 @@ def test_few_positions(context, rng, dtype, monkeypatch):
     assert isinstance(way_of(mixed.routines[1]), _Sorted)  # two positions may mean the same element
 
 
+@pytest.mark.parametrize("shape", [(40,), (6, 7), (3, 40)])
+def test_few_positions_of_arrays_of_any_strides(context, rng, shape):
+    """What is added to is read where it is, if its elements are evenly apart."""
+    x, i = rng.integers(-3, 4, (2, *shape)).astype("float32"), rng.integers(0, 3, 2000)
+    y, device = rng.integers(-3, 4, (2000, *shape[1:])).astype("float32"), context.from_host(x)
+    of = {"value_dtype": "float32", "value_ndim": y.ndim, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", len(shape), [0], [("int64", 1)], **of)
+    one = context.from_host(x[0].ravel()[5:6])
+    zeros = one.view(one.layout._replace(shape=shape, strides=(0,) * len(shape)))
+    cases = [(device[1], x[1]), (device[0, ::-1], x[0, ::-1]), (zeros, np.full(shape, x[0].ravel()[5]))]
+    for array, host in cases:
+        got = add(array, context.from_host(y), context.from_host(i))[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, host, y, i))
+    assert all(isinstance(plan.way, _Few) for plan in add._plans._plans.values())
+    np.testing.assert_array_equal(device.to_host(), x)
+
+
 def test_few_positions_add_up_the_same_each_time(context, rng):
     x, y, i = (v.astype("float32") for v in (rng.normal(size=90), rng.normal(size=50_000), rng.random(50_000)))
     i = (90 * i**2).astype("int64")
@@ -219,9 +240,67 @@ def test_few_positions_add_up_the_same_each_time(context, rng):
     assert isinstance(way_of(add), _Few)
 
 
-@pytest.mark.parametrize("accumulate", [True, False])
-def test_one_index_of_all(context, rng, accumulate):
+def by_exchanges(name, **arguments):
+    """Render a kernel with what every device has in the place of the instructions of atomic additions."""
+    source = kernel_source(name, **arguments)
+    text, replaced = RED.subn("add_atomically(\\1, \\2);", source.source)
+    assert name != "indexing/scatter_atomic" or (replaced == 4 and "asm" not in text)
+    return source._replace(source=EXCHANGES + text) if replaced else source
+
+
+RED = re.compile(r'asm volatile\("red.global.add.f32 \[%0\], %1;" : : "l"\((\w+)\), "f"\((\w+)\) : "memory"\);')
+EXCHANGES = """
+static void add_atomically(__global float *x, const float value)
+{
+    int seen = *(volatile __global int *)x;
+    for (;;) {
+        const int before = atomic_cmpxchg((volatile __global int *)x, seen, as_int(as_float(seen) + value));
+        if (before == seen)
+            return;
+        seen = before;
+    }
+}
+"""
+
+
+def test_many_positions(context, rng):
+    """Schedule simt: segments of every length, with the sizes that users have."""
+    x, lengths = rng.normal(size=(4000, 3)).astype("float32"), np.append(rng.integers(0, 20, 3990), [64, 65, 200, 9000])
+    i = np.repeat(rng.permutation(4000)[: len(lengths)], lengths)
+    rng.shuffle(i)
+    y = rng.normal(size=(len(i), 3)).astype("float32")
+    of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", 2, [0], [("int64", 1)], **of)
+    got = add(*map(context.from_host, (x, y, i)))[0].to_host()
+    wanted = expected_scatter(True, x, y, i)
+    short = np.bincount(i, minlength=4000) <= 64
+    np.testing.assert_array_equal(got[short], wanted[short])  # to the bit
+    np.testing.assert_allclose(got, expected_scatter(True, x.astype("float64"), y, i), rtol=1e-5, atol=1e-4)
+    assert isinstance(way_of(add), _Sorted)
+
+
+@pytest.mark.parametrize(("columns", "count"), [((), 1), ((), 5000), ((3,), 1023), ((2, 5), 4096)])
+def test_atomic_additions(context, rng, monkeypatch, columns, count):
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.kernel_source", by_exchanges)
+    features = replace(context.info.features, float_atomics=True)
+    able = Context(context.name, context.entry, Settings(features=features))
+    x, y = (rng.integers(-9, 9, (n, *columns)).astype("float32") for n in (2000, count))  # sums are exact in any order
+    i = rng.integers(-2000, 2000, count)
+    kinds = {"value_dtype": "float32", "value_ndim": y.ndim, "schedule": "simt", "accumulate": True}
+    for device, atomics, way in ((able, True, _Atomic), (able, False, _Sorted), (context, True, _Sorted)):
+        add = Scatter(device, "float32", x.ndim, [0], [("int64", 1)], atomics=atomics, **kinds)
+        got = add(*map(device.from_host, (x, y, i)))[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, x, y, i))
+        assert isinstance(way_of(add), way)
+
+
+@pytest.mark.parametrize(("accumulate", "few"), [(True, True), (True, False), (False, False)])
+def test_one_index_of_all(context, rng, accumulate, few, monkeypatch):
     """No work-item of schedule simt adds up more than a few values, one after the other."""
+    if not few:
+        monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
     x, count = rng.normal(size=(7, 3)).astype("float32"), 30_000
     y, i = rng.normal(size=(count, 3)).astype("float32") + 1, np.full(count, 4)
     of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt"}
@@ -230,7 +309,7 @@ def test_one_index_of_all(context, rng, accumulate):
     wanted = x.copy()
     wanted[4] = x[4] + y.sum(axis=0, dtype="float64") if accumulate else y[-1]
     np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-6)
-    assert isinstance(way_of(scatter), _Few if accumulate else _Sorted)
+    assert isinstance(way_of(scatter), _Few if few else _Sorted)
 
 
 @pytest.mark.parametrize("cached", [0, 1 << 40])

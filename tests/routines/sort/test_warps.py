@@ -44,7 +44,9 @@ def without_instructions(source):
     assert "asm volatile" in source.source[begin:end]
     text = source.source[:begin] + BALLOT + source.source[end:]
     assert "asm" not in text
-    return source._replace(source=text.replace("__local uint starts[", "__local int votes[1024];\n__local uint starts["))
+    return source._replace(
+        source=text.replace("__local uint starts[", "__local int votes[1024];\n__local uint starts[")
+    )
 
 
 @pytest.fixture
