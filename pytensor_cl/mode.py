@@ -51,6 +51,7 @@ from pytensor_cl.rewriting.host_graph.graph import check_host_backends, keep_hos
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph, prepare_host_branches
 from pytensor_cl.rewriting.host_graph.wide_factors import widen_factors
 from pytensor_cl.rewriting.inline_markers import inline_markers
+from pytensor_cl.rewriting.placement.fuse_rest import fuse_rest
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
@@ -139,6 +140,7 @@ PASSES = (
     Pass("compile_objectives", compile_objectives, 48.945, ONLY_DEVICE),
     # nodes are placed
     Pass("fusion_barrier", insert_fusion_barriers, 48.95, NOT_HOST),
+    Pass("fuse_rest", fuse_rest, 49.05, NOT_HOST),
     Pass("fusion_limit", split_large_composites, 49.1, NOT_HOST),
     Pass("decompose_sparse_products", decompose_sparse_products, 49.15, NOT_HOST),
     Pass("lift", _lift, 49.2),

@@ -25,8 +25,8 @@ class Units(NamedTuple):
     bits: int
 
     @property
-    def count(self) -> int:
-        """Units that are likely computed."""
+    def expected(self) -> int:
+        """Units that are likely taken."""
         return self.vectors or self.units
 
 

@@ -476,7 +476,7 @@ class Elemwise(Routine):
             return tiled
         kernel = self._kernels[index, "", NONE]
         units = share_out(shape, self._lanes, self._has_vectors(shape, strides))
-        sizes = ndrange(self.context, kernel, units.count, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
+        sizes = ndrange(self.context, kernel, units.expected, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
         argument = self._argument(self._plan_struct(index), index, shape, strides, **units._asdict())
         return _Plan(kernel, *sizes, argument)
 

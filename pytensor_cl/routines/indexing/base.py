@@ -176,7 +176,7 @@ class Indexing(Checked):
             are_whole = rows and not any(a.step % lanes for a in arrays)
             found = share_out(shape, lanes, are_whole and rows_have_vectors(shape, strides[:2], lanes), rows_each)
             shares = *found, size // last
-            sizes = ndrange(self.context, kernel, found.count, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
+            sizes = ndrange(self.context, kernel, found.expected, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
         steps = [step for s in strides for step in pad(s, ndim, 0)] + [0] * (unused * ndim)
         axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
         values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), *shares]

@@ -142,10 +142,9 @@ class SliceUpdate:
         is_plain = np.dtype(dtype).kind in _COMBINE and dtype != "float16"
         return is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room
 
-    @staticmethod
-    def pays(array: GpuArray, written: int) -> bool:
+    def pays(self, array: GpuArray, written: int) -> bool:
         """Return whether one kernel is faster than a copy and a kernel for each slice."""
-        if array.context.info.schedule == "simt":  # a launch less, and no write more
+        if self._schedule == "simt":  # a launch less, and no write more
             return array.size > 0
         return (
             written
@@ -202,5 +201,5 @@ class SliceUpdate:
         units = share_out(shape, self._lanes)
         source = self._source(index)
         kernel = self._context.kernel(source)
-        sizes = ndrange(self._context, kernel, units.count, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
+        sizes = ndrange(self._context, kernel, units.expected, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
         return _Plan(source, *sizes, self._plan_struct(index).pack_values(*units, *numbers), shifts)

@@ -76,7 +76,13 @@ def test_strides_of_the_array(context, schedule, rng):
         (np.broadcast_to(store[:1, :1], (6, 40)), one.view(one.layout.broadcast_to((6, 40)))),
     ):
         rows = rng.normal(size=(3, x.shape[1])).astype("float32")
-        check(context, schedule, np.ascontiguousarray(x), [((slice(1, 4),), True, rows), ((slice(2, 5),), False, rows)], view)
+        check(
+            context,
+            schedule,
+            np.ascontiguousarray(x),
+            [((slice(1, 4),), True, rows), ((slice(2, 5),), False, rows)],
+            view,
+        )
 
 
 def test_many_slices_and_long_indices(context, schedule, rng, monkeypatch):
