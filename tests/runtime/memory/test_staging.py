@@ -8,7 +8,7 @@ import pytest
 
 from pytensor_cl.runtime import copy_threads
 from pytensor_cl.runtime.context import Context, Settings
-from pytensor_cl.runtime.memory import staging
+from pytensor_cl.runtime.memory import result_memory, staging
 from pytensor_cl.runtime.timed_queue import DOWNLOAD, UPLOAD, read_commands, timed
 from tests.device_apart import device_apart
 
@@ -76,6 +76,17 @@ def test_more_uploads_than_slots_before_a_wait(apart):
         there = [apart.from_host(np.full(size, i, "uint8")) for i in range(40)]
         for i, array in enumerate(there):
             assert (array.to_host() == i).all()
+
+
+def test_large_results_use_memory_again_that_nobody_sees(apart, monkeypatch):
+    monkeypatch.setattr(staging, "MIN_RESULT_BYTES", LARGE)
+    monkeypatch.setattr(result_memory, "MIN_BYTES", LARGE)
+    there = [apart.from_host(np.full(LARGE, k, "uint8")) for k in range(3)]
+    kept = [array.to_host() for array in there]
+    place = kept[1].ctypes.data
+    kept[1] = None
+    assert there[0].to_host().ctypes.data == place
+    assert (kept[0] == 0).all() and (kept[2] == 2).all()
 
 
 def test_busy_slots_are_not_waited_for(apart, monkeypatch):
