@@ -117,7 +117,7 @@ class Context:
         self.memory = Memory(
             self.queue,
             self.info,
-            self.mappings.clear,
+            self._release_host_memory,
             self.mappings.advise_huge_pages,
             self._hooks.memory_flags,
         )
@@ -210,6 +210,11 @@ class Context:
             packed = array if borrow and array.flags.c_contiguous else array.copy(order="C")
             self.queue.write(buffer, packed)
 
+    def _release_host_memory(self) -> None:
+        """Drop the references to buffers, and free memory of results."""
+        self.mappings.clear()
+        self.staging.release_results()
+
     def _buffer_of(self, packed: np.ndarray) -> "cl.Buffer":
         """Return a new buffer with the values of a small array."""
         try:
@@ -279,7 +284,8 @@ class Context:
             return view.copy()
         low, high = layout.span
         dense = layout.is_contiguous
-        host = np.empty(layout.shape if dense else high - low, dtype)
+        shape = layout.shape if dense else (high - low,)
+        host = self.staging.empty_result(shape, dtype, (high - low) * dtype.itemsize)
         if not self.staging.download(host, array.buffer, low * dtype.itemsize):
             self.queue.read(host, array.buffer, low * dtype.itemsize)
         if dense:

@@ -131,7 +131,7 @@ class Queue:
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; wait for it."""
         self.note_unsupported("a download")
-        used = self._used_by_now()
+        used = self._used_by_now() if self._host_arrays or self._used or self._uploads else []
         with self.hooks.exclusive_wait():
             if self.may_take_long:
                 self._finish_in_another_thread()
@@ -202,7 +202,7 @@ class Queue:
     def finish(self) -> None:
         """Wait until every command has run."""
         self.note_unsupported("a wait")
-        used = self._used_by_now()
+        used = self._used_by_now() if self._host_arrays or self._used or self._uploads else []
         submitted = self._submitted  # commands that other threads enqueue meanwhile stay pending
         self.finish_raw()
         self._completed = submitted

@@ -15,6 +15,8 @@ from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.copy_threads import copying_threads, share_work
 from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.memory.result_memory import MIN_BYTES as MIN_RESULT_BYTES
+from pytensor_cl.runtime.memory.result_memory import ResultMemory
 from pytensor_cl.runtime.queue import Queue
 
 MIN_BYTES = 1 << 14
@@ -74,6 +76,7 @@ class Staging:
         self._numbers = count()
         self._small: list[Slot] = []
         self._large: list[Slot] = []
+        self._result_memory = ResultMemory()
         self.results: Slot | None = None  # for the results of replays, of which there is one at a time
 
     def is_usable(self) -> bool:
@@ -160,6 +163,16 @@ class Staging:
 
         self._do(copy, ceil_div(nbytes, piece))
         return True
+
+    def empty_result(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
+        """Return an array of `nbytes` bytes for `download`, with arbitrary values."""
+        if nbytes < MIN_RESULT_BYTES or not self.is_usable():
+            return np.empty(shape, dtype)
+        return self._result_memory.empty(shape, dtype, nbytes)
+
+    def release_results(self) -> None:
+        """Release the memory of results that are gone."""
+        self._result_memory.clear()
 
     def download(self, array: np.ndarray, buffer: "cl.Buffer", offset: int) -> bool:
         """Copy bytes of a buffer from `offset` on into a contiguous host array; wait for it.

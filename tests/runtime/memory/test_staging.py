@@ -8,14 +8,13 @@ import pytest
 
 from pytensor_cl.runtime import copy_threads
 from pytensor_cl.runtime.context import Context, Settings
-from pytensor_cl.runtime.memory import staging
+from pytensor_cl.runtime.memory import result_memory, staging
 from pytensor_cl.runtime.timed_queue import DOWNLOAD, UPLOAD, read_commands, timed
 from tests.device_apart import device_apart
 
 MIN, SMALL, LARGE, MIN_PIECE = staging.MIN_BYTES, staging.SMALL, staging.LARGE, staging.MIN_PIECE
-BOUNDARIES = sorted(
-    {n + d for n in (MIN, SMALL, MIN_PIECE, 2 * MIN_PIECE, LARGE, 9 * LARGE) for d in (-1, 0, 1)} | {0, 1}
-)
+SIZES = {n + d for n in (MIN, SMALL, MIN_PIECE, 2 * MIN_PIECE, LARGE) for d in (-1, 0, 1)}
+BOUNDARIES = sorted({0, 1, *SIZES, staging.LARGE_SLOTS * LARGE, (staging.LARGE_SLOTS + 1) * LARGE + 1})
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +75,17 @@ def test_more_uploads_than_slots_before_a_wait(apart):
         there = [apart.from_host(np.full(size, i, "uint8")) for i in range(40)]
         for i, array in enumerate(there):
             assert (array.to_host() == i).all()
+
+
+def test_large_results_use_memory_again_that_nobody_sees(apart, monkeypatch):
+    monkeypatch.setattr(staging, "MIN_RESULT_BYTES", LARGE)
+    monkeypatch.setattr(result_memory, "MIN_BYTES", LARGE)
+    there = [apart.from_host(np.full(LARGE, k, "uint8")) for k in range(3)]
+    kept = [array.to_host() for array in there]
+    place = kept[1].ctypes.data
+    kept[1] = None
+    assert there[0].to_host().ctypes.data == place
+    assert (kept[0] == 0).all() and (kept[2] == 2).all()
 
 
 def test_busy_slots_are_not_waited_for(apart, monkeypatch):
