@@ -54,7 +54,7 @@ export -f to_file
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv,noheader 2>/dev/null
-git rev-parse HEAD >"$OUT/commit.txt" 2>/dev/null
+echo "${COMMIT:-$(git rev-parse HEAD 2>/dev/null)}" >"$OUT/commit.txt"
 if ! step devices 90 "$PYTHON" -m pytensor_cl devices; then
     echo 'no OpenCL device: nothing else can run'
     exit 1

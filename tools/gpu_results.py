@@ -164,14 +164,19 @@ def workloads(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield name, _shapes(workload.get("shapes", [])), *map(_cell, times.values()), *ends
 
 
+def _time(microseconds: float) -> str:
+    return f"{microseconds:,.0f} us" if microseconds >= 100 else f"{microseconds:.3g} us"
+
+
 def commands(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield what commands, transfers and builds cost."""
     probe = results["probe"]
     yield "what", "time"
     for name, microseconds in probe.get("microseconds of commands", {}).items():
-        yield name, f"{microseconds:.3g} us"
+        yield name, _time(microseconds)
     for name, found in probe.get("transfers", {}).items():
-        yield f"transfer, {name}", f"{found['up us']:.3g} us up, {found['down us']:.3g} us down"
+        name = re.sub(r"\d+", lambda number: f"{int(number[0]):,}", name)
+        yield f"transfer, {name}", f"{_time(found['up us'])} up, {_time(found['down us'])} down"
     for name, seconds in probe.get("seconds of builds", {}).items():
         yield f"build of {name}" if name[0].isdigit() else f"the same {name}", f"{seconds:.3g} s"
 
@@ -184,7 +189,7 @@ def bandwidth(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         kind = re.sub(r", \d+ groups a unit$", "", name)
         best[kind] = max(rate, best.get(kind, 0))
     for name, rate in best.items():
-        yield name, f"{rate:,.0f} GB/s"
+        yield name if name.startswith(("cl", "sum")) else f"copy by {name}", f"{rate:,.0f} GB/s"
     for name, rate in results["probe"].get("TFLOP/s of multiply-adds", {}).items():
         yield f"multiply-adds of {name}", f"{rate:.3g} TFLOP/s"
 

@@ -63,7 +63,7 @@ _ELF_KIND, _ELF_MACHINE, _ELF_HEAD = slice(4, 6), slice(18, 20), 20
 class UnlistedDriver(NamedTuple):
     """A driver's library that no ``.icd`` file names."""
 
-    name: str  # as in `LIBRARIES`
+    name: str  # key of `LIBRARIES`
     library: str  # the path
 
     @property
