@@ -330,6 +330,14 @@ def opened(names: list[str], device: str, failed: dict[str, str]) -> dict[str, A
     return backends
 
 
+def versions(backends: dict[str, Any]) -> dict[str, str]:
+    """Return the versions of the peers."""
+    from importlib.metadata import packages_distributions, version
+
+    found = {name: packages_distributions().get(name, []) for name in backends if name != "opencl"}
+    return {name: version(packages[0]) for name, packages in found.items() if packages}
+
+
 def device_facts(context: str) -> dict[str, str]:
     """Return name and driver of the device."""
     from pytensor_cl.runtime.registry import get_context
@@ -364,6 +372,7 @@ def main() -> None:
     report: dict[str, Any] = {"scale": options.scale, "failed": {}, "results": {}}
     backends, binaries = opened(options.backends, options.device, report["failed"]), {}
     cupy = backends["cupy"].module if "cupy" in backends else None
+    report["versions"] = versions(backends)
     if "opencl" in backends:
         report["device"] = device_facts(backends["opencl"].context)
     for case in chosen:

@@ -1,4 +1,4 @@
-"""What `gpu.py` measures besides the workloads of `workloads.py`: networks, float64 and large products, draws."""
+"""The cases of `gpu.py`: the workloads of `workloads.py`, networks, float64 and large products, draws."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ Arrays = list[np.ndarray]
 FIRST_CALLS = 4  # calls before the result is checked: the third call of a signature is captured
 SEED = 2026
 TOLERANCE = 1e-4  # relative to the largest element, against float64
-EPSILON = 1e-5  # of layer norm
+EPSILON = 1e-5  # added to the variance by layer norm
 ADAM = (1e-3, 0.9, 0.999, 1e-8)  # rate, decays, epsilon
 
 

@@ -1,4 +1,4 @@
-"""What a GPU's driver compiles and runs besides OpenCL C 1.2, such as inline PTX: each feature in a process of its own.
+"""Features that a GPU's driver has besides OpenCL C 1.2, such as inline PTX: each one in a process of its own.
 
 usage: python benchmarks/gpu_features.py [OUT.json] [--device-type gpu]
 

@@ -1,4 +1,4 @@
-"""What commands of a GPU's driver cost, its bandwidth and its rate of arithmetic, and what builds cost.
+"""Costs of commands and builds of a GPU's driver, its bandwidth and its rate of arithmetic.
 
 usage: python benchmarks/gpu_probe.py [OUT.json] [--quick] [--device-type gpu]
 
@@ -22,7 +22,7 @@ import pyopencl as cl
 
 GROUP = 256  # work-items
 LAUNCHES = 2000
-ELEMENTS = 1 << 28  # of each array whose copy is timed
+ELEMENTS = 1 << 28  # floats in each array whose copy is timed
 FOUR = "x[i], q = x[i + s], r = x[i + 2 * s], t = x[i + 3 * s]"
 STORES = "o[i] = p; o[i + s] = q; o[i + 2 * s] = r; o[i + 3 * s] = t;"
 COPIES = {
@@ -52,7 +52,7 @@ COPY_KERNEL = """__kernel void k(__global const float *restrict x, __global floa
     __global float4 *restrict vo = (__global float4 *)o;
     %s
 }"""
-SUMS, STEPS = 16, 512  # of the kernel whose multiply-adds are counted
+SUMS, STEPS = 16, 512  # sums of a work-item, and multiply-adds of each
 BUILDS = 6  # programs
 BUILT = """#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 __kernel void k%d(__global double *x) {

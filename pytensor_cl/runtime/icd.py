@@ -1,4 +1,4 @@
-"""What the OpenCL loader knows: the folders of ``.icd`` files, and why the library of a driver offers no device."""
+"""The folder of ``.icd`` files, and the reason why the library that one names offers no device."""
 
 import ctypes
 import os

@@ -33,26 +33,26 @@ DEVICE_FILES = {
 """Patterns in `DEVICES` of the files by which a driver reaches its GPUs: without them it is not loaded."""
 DEVICES = Path("/dev")
 FOLDERS = (
-    "/usr/local/nvidia/lib64",  # containers
-    "/usr/local/nvidia/lib",
-    "/usr/lib/{multiarch}",
-    "/lib/{multiarch}",
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/local/lib",
-    "/usr/lib/{multiarch}/nvidia/current",  # Debian
-    "/usr/lib/{multiarch}/intel-opencl",
-    "/usr/lib64/intel-opencl",
-    "/usr/lib/intel-opencl",
-    "/opt/rocm*/lib",
-    "/opt/rocm*/opencl/lib",
-    "/opt/amdgpu*/lib/{multiarch}",
-    "/usr/lib/wsl/lib",  # Windows' drivers in its Linux subsystem
-    "/usr/lib/wsl/drivers/*",
-    "/run/opengl-driver/lib",  # NixOS
-    "/run/nvidia/driver/usr/lib/{multiarch}",  # the driver container of Kubernetes
+    "usr/local/nvidia/lib64",  # containers
+    "usr/local/nvidia/lib",
+    "usr/lib/{multiarch}",
+    "lib/{multiarch}",
+    "usr/lib64",
+    "usr/lib",
+    "usr/local/lib",
+    "usr/lib/{multiarch}/nvidia/current",  # Debian
+    "usr/lib/{multiarch}/intel-opencl",
+    "usr/lib64/intel-opencl",
+    "usr/lib/intel-opencl",
+    "opt/rocm*/lib",
+    "opt/rocm*/opencl/lib",
+    "opt/amdgpu*/lib/{multiarch}",
+    "usr/lib/wsl/lib",  # Windows' drivers in its Linux subsystem
+    "usr/lib/wsl/drivers/*",
+    "run/opengl-driver/lib",  # NixOS
+    "run/nvidia/driver/usr/lib/{multiarch}",  # the driver container of Kubernetes
 )
-"""Folders besides those that the dynamic loader knows, as patterns."""
+"""Folders besides those that the dynamic loader knows, as patterns in the root folder."""
 LOADER_CACHE = Path("/etc/ld.so.cache")
 NVIDIA_MODULE = Path("/proc/driver/nvidia")  # exists where the kernel has the driver
 _PREFIX = "pytensor-cl-"
@@ -63,7 +63,7 @@ _ELF_KIND, _ELF_MACHINE, _ELF_HEAD = slice(4, 6), slice(18, 20), 20
 class UnlistedDriver(NamedTuple):
     """A driver's library that no ``.icd`` file names."""
 
-    name: str  # as in `LIBRARIES`
+    name: str  # key of `LIBRARIES`
     library: str  # the path
 
     @property
