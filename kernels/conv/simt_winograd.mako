@@ -2,7 +2,7 @@
 ##
 ## Algorithm   As winograd_filters.mako: U = G w G.T, V = B.T x B, M = U.T V for each of size x size points by the
 ##             routine's batched product, and y = A.T M A.
-## Operands    x, w and y with any strides; positions, channels and the elements of w and of a tile within 32 bits;
+## Operands    x, w and y with any strides, images of an element or more; positions and offsets within 32 bits;
 ##             plan.mako. U[point, g, c, feature], V[point, g, c, tile] and M[point, g, feature, tile]: rows and points
 ##             of each are u_row and u_point apart, ... <name>_tiles: `images` images from number `first` on, each of
 ##             `rows` x `cols` tiles.
@@ -55,18 +55,27 @@ __kernel void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global
                              __global ${ctype} *restrict V)
 {
     const int rows = t.rows, cols = t.cols, total = t.images * t.rows * t.cols, channels = p.c, units = p.groups * p.c;
-    for (int tile = get_global_id(0); tile < total; tile += get_global_size(0)) {
-        const int image = tile / cols / rows, h = tile / cols % rows * ${count} - (int)p.pad[1];
-        const int w = tile % cols * ${count} - (int)p.pad[2];
-        const long start = s.x + (t.first + image) * p.x.n + h * p.x.h + w * p.x.w;
-        % for r in S:
-        const int is_h${r} = (uint)(h + ${r}) < (uint)p.image[1], is_w${r} = (uint)(w + ${r}) < (uint)p.image[2];
-        % endfor
-        for (int unit = get_global_id(1); unit < units; unit += get_global_size(1)) {
-            __global const ${ctype} *const x = X + start + unit / channels * p.x.g + unit % channels * p.x.c;
+    // The loop over tiles is the inner one: what depends on a tile must not take registers throughout a loop.
+    for (int unit = get_global_id(1); unit < units; unit += get_global_size(1)) {
+        const long channel = s.x + unit / channels * p.x.g + unit % channels * p.x.c;
+        for (int tile = get_global_id(0); tile < total; tile += get_global_size(0)) {
+            const int image = tile / cols / rows, h = tile / cols % rows * ${count} - (int)p.pad[1];
+            const int w = tile % cols * ${count} - (int)p.pad[2];
+            __global const ${ctype} *const x = X + channel + (t.first + image) * p.x.n;
+            // Elements outside of the image are loaded from its edge, so that no load waits for a branch.
+            % for r in S:
+            const int is_h${r} = (uint)(h + ${r}) < (uint)p.image[1], is_w${r} = (uint)(w + ${r}) < (uint)p.image[2];
+            const int at_h${r} = clamp(h + ${r}, 0, (int)p.image[1] - 1) * (int)p.x.h;
+            const int at_w${r} = clamp(w + ${r}, 0, (int)p.image[2] - 1) * (int)p.x.w;
+            % endfor
             % for r in S:
             % for c in S:
-            const ${ctype} x${r}_${c} = is_h${r} && is_w${c} ? x[${r} * p.x.h + ${c} * p.x.w] : 0;
+            ${ctype} x${r}_${c} = x[at_h${r} + at_w${c}];
+            % endfor
+            % endfor
+            % for r in S:
+            % for c in S:
+            x${r}_${c} = is_h${r} & is_w${c} ? x${r}_${c} : 0;
             % endfor
             % endfor
             __global ${ctype} *const v = V + unit * t.v_row + tile;

@@ -31,12 +31,12 @@ from pytensor_cl.runtime.device import DeviceInfo
 class Tile(NamedTuple):
     """Output tile of a work-group.
 
-    `group`: work-items along both sides of a work-group; `rows`, `columns`: channels and positions; `step`: terms of
-    the sums between barriers.
+    `group`: shape of a work-group; `rows`, `columns`: channels and positions; `step`: terms of the sums between
+    barriers.
     """
 
     template: str
-    group: tuple[int, int]
+    group: tuple[int, ...]
     rows: int
     columns: int
     step: int
@@ -99,7 +99,7 @@ def _large(p: Problem, rows: int) -> Tile:
     last = p.axes[-1]
     volumes = p.axes[0][:3] != (1, 1, 1) or p.axes[0].pad != 0
     parameters = ("rows", rows), ("k_contiguous", int(last.taps > last.out)), ("volumes", int(volumes))
-    return Tile("conv/simt_double_buffered", (16, rows // 8), rows, SIMT_LARGE_COLUMNS, SIMT_LARGE_STEP, parameters)
+    return Tile("conv/simt_double_buffered", (8, 4, rows // 16), rows, SIMT_LARGE_COLUMNS, SIMT_LARGE_STEP, parameters)
 
 
 def _is_enough(p: Problem, info: DeviceInfo) -> bool:
@@ -157,6 +157,7 @@ class SimtSchedule:
         return (
             winograd.is_applicable(p)
             and is_small(p)
+            and all(a.image for a in p.axes)
             and winograd_simt.is_profitable(p, self.info.compute_units, self.dtype.itemsize)
         )
 
@@ -172,6 +173,6 @@ class SimtSchedule:
             return Elements(ceil_div(p.size, p.m), SIMT_FEW_CHANNELS_GROUP)
         tile = cast(Tile, method.parameters[0])
         split_k = tile.split_k(p, self.info.compute_units, self.tuning)
-        columns, rows = tile.group
-        size = (tile.count(p) * columns, min(p.groups * split_k, MAX_GROUPS) * rows)
+        columns, rows, *others = tile.group
+        size = (tile.count(p) * columns, min(p.groups * split_k, MAX_GROUPS) * rows, *others)
         return Partition(size, tile.group, split_k=split_k)
