@@ -1,73 +1,139 @@
 ## Attention and its gradients, schedule simt.
 ##
-## Algorithm   A work-group computes a tile of its result: `rows` own elements by a chunk of features. Blocks of as many
-##             others stream by: their scores are computed in tiles of local memory, become probabilities or the
-##             gradient of the scores, and are multiplied by the block of the operand that is added up.
+## Algorithm   A work-group computes a tile of its result: `own` own elements by a chunk of features. Blocks of `other`
+##             others stream by: their scores are computed in registers, become probabilities or the gradient of the
+##             scores, pass through local memory, and are multiplied by the block of the operand that is added up.
 ##     forward         own queries: running maximum and sum of each row, and the result, rescaled when they change.
 ##     query_gradient  own queries, adds keys; probabilities are exp(scores - sums), where sums are the saved logs.
 ##     key_gradient    own keys, adds queries of all heads that share them.
 ##     value_gradient  own keys, adds rows of the result's gradient.
-## Operands    plan.mako; results contiguous.
-## Tiling      A work-group of side x side, rows = 4 side. A work-item has 4 x 4 scores and 4 x 8 sums, a side apart.
+## Operands    plan.mako; results contiguous. Vectors of four are loaded where rows are contiguous and aligned.
+## Tiling      A work-item has `height` x 4 scores and `height` x 4 * vectors sums: rows in runs of four, own / height * 4
+##             apart, and columns 4 * tx + 0..3 (+ other). 32 neighbours compute 4 x 8 of these.
 ## NDRange     Groups of dimension 0 are tiles of own elements times chunks of features; those of dimension 1 loop over
 ##             the matrices of the batch.
-## Invariants  Local memory: own and other operands of a step [step][rows + 1], scores [rows][rows + 1], the added
-##             operand [rows][2 rows + 1], results of the work-items of a row [rows][side + 1]. Elements past the end
-##             are zero; their scores are -inf. Every barrier is in uniform control flow.
+## Invariants  Local memory: scores [other][own + 4]; `tiles` has in turn own and other operands of a step along the
+##             features, [step][own + 4] and [step][other + 4], largest scores or sums of the work-items of a row,
+##             [other / 4][own + 4], and `step` rows of the added operand, [step][chunk + 4]. What a step needs is loaded
+##             while the one before is computed. Elements past the end are zero; their scores are -inf. Every barrier is
+##             in uniform control flow.
 ## Reference   FlashAttention-2 (Dao 2023); online softmax (Milakov and Gimelshein 2018).
-<%page args="name, kind, ctype, index, rows, step, causal, mask_type, dropout"/>
+<%page args="name, kind, ctype, index, own, other, height, vectors, step, causal, mask_type, dropout"/>
 <%
-    side, chunk = rows // 4, 2 * rows
-    items = side * side
+    columns, lines = other // 4, own // height  # work-items along others and along own elements
+    items, chunk, apart = columns * lines, other * vectors, own * 4 // height
+    across, down = min(8, columns), min(4, lines)  # of neighbours
+    own_row, other_row, chunk_row = own + 4, other + 4, chunk + 4
+    run = min(step, other)  # rows of the added operand that are in local memory at a time
+    size = max(step * (own_row + other_row), columns * own_row, run * chunk_row)
     owns_queries = kind in ("forward", "query_gradient")
     is_forward = kind == "forward"
     has_gradient = kind in ("query_gradient", "key_gradient")
-    R4, C4, C8 = range(4), range(4), range(8)
-    own, other = ("q", "k") if owns_queries else ("k", "q")
+    R, H, C, N = range(height), range(height // 4), range(4), range(vectors)
+    at_row = [f"4 * ty + {i // 4 * apart + i % 4}" for i in R]
+    own_x, other_x = ("q", "k") if owns_queries else ("k", "q")
     own_g, other_g = ("grad", "v") if owns_queries else ("v", "grad")
     added = {"forward": "v", "query_gradient": "k", "key_gradient": "q", "value_gradient": "grad"}[kind]
-    features = "p.values" if kind in ("forward", "value_gradient") else "p.features"
+    features = "values" if kind in ("forward", "value_gradient") else "features"
+    T4 = f"{ctype}4"
+    own_loads, other_loads, added_loads = (-(-n // 4 // items) for n in (own * step, other * step, chunk * run))
 %>
-## Loads the tile of a step: rows first .. first + rows of an operand, elements e0 .. e0 + step.
-<%def name="load_step(tile, pointer, x, first, count, depth)">
-                for (int at = item; at < ${rows * step}; at += ${items}) {
-                    const int r = at / ${step}, e = at % ${step};
-                    const int exists = ${first} + r < ${count} && e0 + e < ${depth};
-                    ${tile}[e][r] = exists ? ${pointer}[(${index})(${first} + r) * (${index})p.${x}.row
-                                                        + (${index})(e0 + e) * (${index})p.${x}.col] : 0;
+## Whether vectors of four can be loaded from the rows of a matrix.
+<%def name="has_vectors(pointer, x)" buffered="True" filter="trim">
+p.${x}.col == 1 && p.${x}.row % 4 == 0 && (size_t)${pointer} % sizeof(${T4}) == 0
+</%def>
+## Loads elements e .. e + 3 of row r, which may be beyond the end, from `pointer`: the row's first element.
+<%def name="load_four(value, pointer, x, is_vector, row_exists, e, depth)">
+                ${T4} ${value} = 0;
+                if (${row_exists}) {
+                    __global const ${ctype} *const from = ${pointer};
+                    if (${is_vector} && ${e} + 4 <= ${depth}) {
+                        ${value} = *(__global const ${T4} *)(from + ${e});
+                    } else {
+                        % for l in C:
+                        if (${e} + ${l} < ${depth})
+                            ${value}.s${l} = from[(${index})(${e} + ${l}) * (${index})p.${x}.col];
+                        % endfor
+                    }
                 }
 </%def>
-## Products of rows of two operands, 4 x 4 of them in each work-item.
-<%def name="products(sums, own_x, other_x, depth)">
-            % for i in R4:
-            ${ctype} ${", ".join(f"{sums}{i}_{j} = 0" for j in C4)};
+## Rows first .. first + rows of an operand, elements e0 .. e0 + step, to registers, and from there to local memory:
+## neighbours take neighbouring rows.
+<%def name="load_step(value, loads, rows, pointer, x, is_vector, first, count, depth)">
+            % for l in range(loads):
+            {
+                const int at = item + ${l * items}, r = at % ${rows};
+                const ${index} e = e0 + at / ${rows} * 4;
+                ${load_four("four", f"{pointer} + ({index})({first} + r) * ({index})p.{x}.row", x, is_vector,
+                            f"{first} + r < {count}" + (f" && at < {rows * step // 4}" if (rows * step // 4) % items else ""),
+                            "e", depth)}
+                ${value}${l} = four;
+            }
             % endfor
-            for (long e0 = 0; e0 < ${depth}; e0 += ${step}) {
-                barrier(CLK_LOCAL_MEM_FENCE);
-                ${load_step("own_tile", f"own_{own_x}", own_x, "own0", "own_count", depth)}
-                ${load_step("other_tile", f"other_{other_x}", other_x, "c0", "other_count", depth)}
-                barrier(CLK_LOCAL_MEM_FENCE);
-                for (int e = 0; e < ${step}; e++) {
-                    % for j in C4:
-                    const ${ctype} b${j} = other_tile[e][tx + ${j * side}];
-                    % endfor
-                    % for i in R4:
-                    const ${ctype} a${i} = own_tile[e][ty + ${i * side}];
-                    % for j in C4:
-                    ${sums}${i}_${j} += a${i} * b${j};
-                    % endfor
+</%def>
+<%def name="store_step(value, loads, rows, tile, row)">
+            % for l in range(loads):
+            {
+                const int at = item + ${l * items}, r = at % ${rows}, e = at / ${rows} * 4;
+                % if (rows * step // 4) % items:
+                if (at < ${rows * step // 4})
+                % endif
+                {
+                    % for k in C:
+                    (${tile})[(e + ${k}) * ${row} + r] = ${value}${l}.s${k};
                     % endfor
                 }
+            }
+            % endfor
+</%def>
+<%def name="declare(value, loads)">
+            ${T4} ${", ".join(f"{value}{l}" for l in range(loads))};
+</%def>
+## Products of rows of two operands, height x 4 of them in each work-item: vectors <sums><row>.
+<%def name="products(sums, mine, others, depth)">
+            % for i in R:
+            ${T4} ${sums}${i} = 0;
+            % endfor
+            {
+            ${declare("u", own_loads)}
+            ${declare("v", other_loads)}
+            ${index} e0 = 0;
+<%def name="load_both()">
+            ${load_step("u", own_loads, own, f"own_{mine}", mine, f"own_{mine}_vectors", "own0", "own_count", depth)}
+            ${load_step("v", other_loads, other, f"other_{others}", others, f"other_{others}_vectors", "c0", "other_count",
+                        depth)}
+</%def>
+            ${load_both()}
+            while (e0 < ${depth}) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                ${store_step("u", own_loads, own, "tiles", own_row)}
+                ${store_step("v", other_loads, other, f"tiles + {step * own_row}", other_row)}
+                barrier(CLK_LOCAL_MEM_FENCE);
+                e0 += ${step};
+                if (e0 < ${depth}) {
+                    ${load_both()}
+                }
+                #pragma unroll 2
+                for (int e = 0; e < ${step}; e++) {
+                    const ${T4} b = *(__local const ${T4} *)(tiles + ${step * own_row} + e * ${other_row} + 4 * tx);
+                    % for h in H:
+                    const ${T4} a${h} = *(__local const ${T4} *)(tiles + e * ${own_row} + ${h * apart} + 4 * ty);
+                    % endfor
+                    % for i in R:
+                    ${sums}${i} += a${i // 4}.s${i % 4} * b;
+                    % endfor
+                }
+            }
             }
 </%def>
 ## Scales and masks a score.
 <%def name="mask_score(i, j)">
             {
-                const long own_at = own0 + ty + ${i * side}, other_at = c0 + tx + ${j * side};
-                const long query = ${"own_at" if owns_queries else "other_at"};
-                const long key = ${"other_at" if owns_queries else "own_at"};
-                const int exists = query < p.queries && key < p.keys${" && key <= query + p.offset" if causal else ""};
-                ${ctype} score = s${i}_${j} * p.scale;
+                const ${index} own_at = own0 + ${at_row[i]}, other_at = c0 + 4 * tx + ${j};
+                const ${index} query = ${"own_at" if owns_queries else "other_at"};
+                const ${index} key = ${"other_at" if owns_queries else "own_at"};
+                const int exists = query < queries && key < keys${" && key <= query + p.offset" if causal else ""};
+                ${ctype} score = s${i}.s${j} * p.scale;
                 % if mask_type:
                 if (exists) {
                     const ${mask_type} m = mask_head[query * p.mask.row + key * p.mask.col];
@@ -78,19 +144,42 @@
                     % endif
                 }
                 % endif
-                s${i}_${j} = exists ? score : -INFINITY;
+                s${i}.s${j} = exists ? score : -INFINITY;
             }
 </%def>
 ## Whether the dropout keeps a probability.
 <%def name="factor(i, j)" buffered="True" filter="trim">
 <%
-    own_at, other_at = f"own0 + ty + {i * side}", f"c0 + tx + {j * side}"
+    own_at, other_at = f"own0 + {at_row[i]}", f"c0 + 4 * tx + {j}"
     query, key = (own_at, other_at) if owns_queries else (other_at, own_at)
 %>
 ${name}_factor((uint)(n * p.heads + h), (uint)(${query}), (uint)(${key}), seed + c.seed, p.threshold, p.kept)
 </%def>
 <%def name="start(x, head='h')" buffered="True" filter="trim">c.${x} + n * p.${x}.batch + ${head} * p.${x}.head</%def>
 <%def name="head_of(x)" buffered="True" filter="trim">${"g" if x in ("k", "v") else "h"}</%def>
+<%def name="operand(role, x)">
+        __global const ${ctype} *const ${role}_${x} = ${x} + ${start(x, head_of(x))};
+        const int ${role}_${x}_vectors = ${has_vectors(f"{role}_{x}", x)};
+</%def>
+## A value of each row, from all work-items of a row: `value` of each to tiles[tx][row]; then the body for all of them,
+## with `part`, four rows of one work-item, and h.
+<%def name="share(value)">
+            barrier(CLK_LOCAL_MEM_FENCE);
+            % for h in H:
+            *(__local ${T4} *)(tiles + tx * ${own_row} + ${h * apart} + 4 * ty) =
+                (${T4})(${", ".join(value(4 * h + i) for i in C)});
+            % endfor
+            barrier(CLK_LOCAL_MEM_FENCE);
+            #pragma unroll 2
+            for (int t = 0; t < ${columns}; t++) {
+                % for h in H:
+                {
+                    const ${T4} part = *(__local const ${T4} *)(tiles + t * ${own_row} + ${h * apart} + 4 * ty);
+                    ${caller.body(h)}
+                }
+                % endfor
+            }
+</%def>
 % if dropout:
 static ${ctype} ${name}_factor(
     uint head, uint query, uint key, __global const long *seed, uint threshold, ${ctype} kept)
@@ -101,22 +190,24 @@ static ${ctype} ${name}_factor(
 }
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${side}, ${side}, 1)))
+
+
+__kernel __attribute__((reqd_work_group_size(${items}, 1, 1)))
 void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype} *q, __global const ${ctype} *k,
              __global const ${ctype} *v, __global const ${mask_type or "uchar"} *mask, __global const long *seed,
              __global const ${ctype} *sums, __global const ${ctype} *correction, __global const ${ctype} *grad,
              __global ${ctype} *out, __global ${ctype} *out2)
 {
-    __local ${ctype} own_tile[${step}][${rows + 1}], other_tile[${step}][${rows + 1}];
-    __local ${ctype} scores[${rows}][${rows + 1}], block[${rows}][${chunk + 1}];
-    % if is_forward:
-    __local ${ctype} parts[2][${rows}][${side + 1}];
-    % endif
-    const int tx = get_local_id(0), ty = get_local_id(1), item = ty * ${side} + tx;
-    const long chunks = (${features} + ${chunk - 1}) / ${chunk};
-    const long own0 = get_group_id(0) / chunks * ${rows}, f0 = get_group_id(0) % chunks * ${chunk};
-    const long own_count = ${"p.queries" if owns_queries else "p.keys"};
-    const long other_count = ${"p.keys" if owns_queries else "p.queries"};
+    __local ${ctype} tiles[${size}] __attribute__((aligned(32)));
+    __local ${ctype} scores[${other * own_row}] __attribute__((aligned(32)));
+    const int item = get_local_id(0);
+    const int tx = item % ${across} + item / ${across * down} % ${columns // across} * ${across};
+    const int ty = item / ${across} % ${down} + item / ${across * down} / ${columns // across} * ${down};
+    const ${index} queries = p.queries, keys = p.keys, features = p.features, values = p.values;
+    const ${index} chunks = (${features} + ${chunk - 1}) / ${chunk};
+    const ${index} own0 = get_group_id(0) / chunks * ${own}, f0 = get_group_id(0) % chunks * ${chunk};
+    const ${index} own_count = ${"queries" if owns_queries else "keys"};
+    const ${index} other_count = ${"keys" if owns_queries else "queries"};
     const long heads = ${"p.heads" if owns_queries else "p.heads / p.group"};
     for (long matrix = get_group_id(1); matrix < p.batch * heads; matrix += get_num_groups(1)) {
         const long n = matrix / heads;
@@ -125,8 +216,8 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
         % else:
         const long g = matrix % heads;
         % endif
-        % for i in R4:
-        ${ctype} ${", ".join(f"o{i}_{j} = 0" for j in C8)};
+        % for i in R:
+        ${T4} ${", ".join(f"o{i}_{j} = 0" for j in N)};
         % if is_forward:
         ${ctype} largest${i} = -INFINITY, sum${i} = 0;
         % endif
@@ -136,13 +227,14 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
         % else:
         for (long h = g * p.group; h < (g + 1) * p.group; h++) {
         % endif
-        __global const ${ctype} *const own_${own} = ${own} + ${start(own, head_of(own))};
-        __global const ${ctype} *const other_${other} = ${other} + ${start(other, head_of(other))};
+        ${operand("own", own_x)}
+        ${operand("other", other_x)}
         % if has_gradient:
-        __global const ${ctype} *const own_${own_g} = ${own_g} + ${start(own_g, head_of(own_g))};
-        __global const ${ctype} *const other_${other_g} = ${other_g} + ${start(other_g, head_of(other_g))};
+        ${operand("own", own_g)}
+        ${operand("other", other_g)}
         % endif
-        __global const ${ctype} *const added = ${added} + ${start(added, head_of(added))};
+        __global const ${ctype} *const added = ${added} + ${start(added, head_of(added))} + f0 * p.${added}.col;
+        const int added_vectors = ${has_vectors("added", added)};
         % if mask_type:
         __global const ${mask_type} *const mask_head = mask + ${start("mask")};
         % endif
@@ -151,116 +243,163 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
         __global const ${ctype} *const correction_head = correction + ${start("correction")};
         % endif
         % if causal and owns_queries:
-        const long first = 0, end = clamp(own0 + ${rows} + p.offset, 0L, other_count);
+        const ${index} first = 0, end = clamp(own0 + ${own} + p.offset, 0L, (long)other_count);
         % elif causal:
-        const long first = max(0L, own0 - p.offset) / ${rows} * ${rows}, end = other_count;
+        const ${index} first = max(0L, own0 - p.offset) / ${other} * ${other}, end = other_count;
         % else:
-        const long first = 0, end = other_count;
+        const ${index} first = 0, end = other_count;
         % endif
-        for (long c0 = first; c0 < end; c0 += ${rows}) {
-            ${products("s", own, other, "p.features")}
-            % for i in R4:
-            % for j in C4:
+        for (${index} c0 = first; c0 < end; c0 += ${other}) {
+            ${products("s", own_x, other_x, "features")}
+            % for i in R:
+            % for j in C:
             ${mask_score(i, j)}
             % endfor
             % endfor
             % if is_forward:
-            % for i in R4:
-            parts[0][ty + ${i * side}][tx] = fmax(fmax(s${i}_0, s${i}_1), fmax(s${i}_2, s${i}_3));
+            % for i in R:
+            ${ctype} found${i} = largest${i};
             % endfor
-            barrier(CLK_LOCAL_MEM_FENCE);
-            % for i in R4:
+            <%call expr="share(lambda i: f'fmax(fmax(s{i}.s0, s{i}.s1), fmax(s{i}.s2, s{i}.s3))')" args="h">
+                    % for i in C:
+                    found${4 * h + i} = fmax(found${4 * h + i}, part.s${i});
+                    % endfor
+            </%call>
+            % for i in R:
             {
-                ${ctype} found = largest${i};
-                for (int t = 0; t < ${side}; t++)
-                    found = fmax(found, parts[0][ty + ${i * side}][t]);
-                const ${ctype} shift = found == -INFINITY ? 0 : found;  // no key so far
+                const ${ctype} shift = found${i} == -INFINITY ? 0 : found${i};  // no key so far
                 const ${ctype} factor = exp(largest${i} - shift);
-                largest${i} = found;
-                % for j in C4:
-                s${i}_${j} = exp(s${i}_${j} - shift);
-                % endfor
-                parts[1][ty + ${i * side}][tx] = s${i}_0 + s${i}_1 + s${i}_2 + s${i}_3;
-                sum${i} *= factor;
-                % for j in C8:
+                largest${i} = found${i};
+                s${i} = exp(s${i} - shift);
+                sum${i} = sum${i} * factor + (s${i}.s0 + s${i}.s1 + s${i}.s2 + s${i}.s3);
+                % for j in N:
                 o${i}_${j} *= factor;
                 % endfor
             }
             % endfor
             % if dropout:
-            % for i in R4:
-            % for j in C4:
-            s${i}_${j} *= ${factor(i, j)};
+            % for i in R:
+            % for j in C:
+            s${i}.s${j} *= ${factor(i, j)};
             % endfor
             % endfor
             % endif
             % else:
             % if has_gradient:
-            ${products("g", own_g, other_g, "p.values")}
+            ${products("g", own_g, other_g, "values")}
             % endif
-            % for i in R4:
-            % for j in C4:
-            if (s${i}_${j} == -INFINITY) {
-                s${i}_${j} = 0;
-            } else {
-                const long query = ${f"own0 + ty + {i * side}" if owns_queries else f"c0 + tx + {j * side}"};
-                const ${ctype} part = exp(s${i}_${j} - sums_head[query * p.sums.row]);
-                <% kept = f"{factor(i, j)} * " if dropout else "" %>\
-                % if has_gradient:
-                s${i}_${j} = part * (${kept}g${i}_${j} - correction_head[query * p.correction.row]);
-                % else:
-                s${i}_${j} = ${kept}part;
-                % endif
+            % for a in (R if owns_queries else C):
+<% query = f"own0 + {at_row[a]}" if owns_queries else f"c0 + 4 * tx + {a}" %>            const int exists${a} = ${query} < queries;
+            const ${ctype} log_sum${a} = exists${a} ? sums_head[(${query}) * p.sums.row] : 0;
+            % if has_gradient:
+            const ${ctype} less${a} = exists${a} ? correction_head[(${query}) * p.correction.row] : 0;
+            % endif
+            % endfor
+            % for i in R:
+            % for j in C:
+            {
+                const ${ctype} score = s${i}.s${j}, part = exp(score - log_sum${i if owns_queries else j});
+                <%
+                    kept = f"{factor(i, j)} * " if dropout else ""
+                    of_query = i if owns_queries else j
+                    value = f"part * ({kept}g{i}.s{j} - less{of_query})" if has_gradient else f"{kept}part"
+                %>\
+                s${i}.s${j} = score == -INFINITY ? 0 : ${value};
             }
             % endfor
             % endfor
             % endif
-            % for i in R4:
-            % for j in C4:
-            scores[ty + ${i * side}][tx + ${j * side}] = s${i}_${j};
+            % for j in C:
+            % for h in H:
+            *(__local ${T4} *)(scores + (4 * tx + ${j}) * ${own_row} + ${h * apart} + 4 * ty) =
+                (${T4})(${", ".join(f"s{4 * h + i}.s{j}" for i in C)});
             % endfor
             % endfor
-            for (int at = item; at < ${rows * chunk}; at += ${items}) {
-                const int r = at / ${chunk}, f = at % ${chunk};
-                const int exists = c0 + r < other_count && f0 + f < ${features};
-                block[r][f] = exists ? added[(${index})(c0 + r) * (${index})p.${added}.row
-                                             + (${index})(f0 + f) * (${index})p.${added}.col] : 0;
+            {
+            ${declare("u", added_loads)}
+            const int depth = min((${index})${other}, other_count - c0);
+            int r0 = 0;
+<%def name="load_added()">
+            % for l in range(added_loads):
+            {
+                const int at = item + ${l * items}, r = r0 + at / ${chunk // 4}, f = at % ${chunk // 4} * 4;
+                ${load_four("four", f"added + ({index})(c0 + r) * ({index})p.{added}.row", added, "added_vectors",
+                            "r < depth" + (f" && at < {chunk * run // 4}" if (chunk * run // 4) % items else ""),
+                            "f", f"{features} - f0")}
+                u${l} = four;
             }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            % if is_forward:
-            for (int t = 0; t < ${side}; t++) {
-                % for i in R4:
-                sum${i} += parts[1][ty + ${i * side}][t];
+            % endfor
+</%def>
+            ${load_added()}
+            while (r0 < depth) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                % for l in range(added_loads):
+                {
+                    const int at = item + ${l * items}, r = at / ${chunk // 4}, f = at % ${chunk // 4} * 4;
+                    % if (chunk * run // 4) % items:
+                    if (at < ${chunk * run // 4})
+                    % endif
+                        *(__local ${T4} *)(tiles + r * ${chunk_row} + f) = u${l};
+                }
                 % endfor
+                barrier(CLK_LOCAL_MEM_FENCE);
+                __local const ${ctype} *const block = scores + r0 * ${own_row} + 4 * ty;
+                r0 += ${run};
+                if (r0 < depth) {
+                    ${load_added()}
+                }
+                #pragma unroll 2
+                for (int r = 0; r < ${run}; r++) {
+                    % for j in N:
+                    const ${T4} x${j} = *(__local const ${T4} *)(tiles + r * ${chunk_row} + ${j * other} + 4 * tx);
+                    % endfor
+                    % for h in H:
+                    const ${T4} w${h} = *(__local const ${T4} *)(block + r * ${own_row} + ${h * apart});
+                    % endfor
+                    % for i in R:
+                    % for j in N:
+                    o${i}_${j} += w${i // 4}.s${i % 4} * x${j};
+                    % endfor
+                    % endfor
+                }
             }
-            % endif
-            for (int r = 0; r < ${rows}; r++) {
-                % for j in C8:
-                const ${ctype} x${j} = block[r][tx + ${j * side}];
-                % endfor
-                % for i in R4:
-                const ${ctype} w${i} = scores[ty + ${i * side}][r];
-                % for j in C8:
-                o${i}_${j} += w${i} * x${j};
-                % endfor
-                % endfor
             }
-            barrier(CLK_LOCAL_MEM_FENCE);  // the tiles were read
         }
         }
-        % for i in R4:
-        if (own0 + ty + ${i * side} < own_count) {
-            const long row = matrix * own_count + own0 + ty + ${i * side};
+        % if is_forward:
+        % for i in R:
+        ${ctype} total${i} = 0;
+        % endfor
+        <%call expr="share(lambda i: f'sum{i}')" args="h">
+                    % for i in C:
+                    total${4 * h + i} += part.s${i};
+                    % endfor
+        </%call>
+        % endif
+        % for i in R:
+        if (own0 + ${at_row[i]} < own_count) {
+            const long row = matrix * own_count + own0 + ${at_row[i]};
             % if is_forward:
-            const ${ctype} last_factor = sum${i} == 0 ? 0 : 1 / sum${i};
+            const ${ctype} last_factor = total${i} == 0 ? 0 : 1 / total${i};
             if (f0 == 0 && tx == 0)
-                out2[row] = sum${i} == 0 ? 0 : largest${i} + log(sum${i});
+                out2[row] = total${i} == 0 ? 0 : largest${i} + log(total${i});
             % else:
             const ${ctype} last_factor = ${"p.scale" if has_gradient else 1};
             % endif
-            % for j in C8:
-            if (f0 + tx + ${j * side} < ${features})
-                out[row * ${features} + f0 + tx + ${j * side}] = o${i}_${j} * last_factor;
+            % for j in N:
+            {
+                const ${index} f = f0 + ${j * other} + 4 * tx;
+                __global ${ctype} *const to = out + row * ${features} + f;
+                const ${T4} result = o${i}_${j} * last_factor;
+                if (f + 4 <= ${features} && (size_t)to % sizeof(${T4}) == 0) {
+                    *(__global ${T4} *)to = result;
+                } else {
+                    % for l in C:
+                    if (f + ${l} < ${features})
+                        to[${l}] = result.s${l};
+                    % endfor
+                }
+            }
             % endfor
         }
         % endfor

@@ -6,7 +6,7 @@
 ##             computed 64 at a time.
 ## Operands    x, w and y with any strides, offsets within 32 bits. `k_contiguous`: neighbours in x are neighbours along
 ##             k; `volumes`: three spatial dimensions are used, not two.
-## Tiling      Rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
+## Tiling      Rows x 128 sums for a work-group of 8 x 4 x rows / 16, 8 elements along k; common/simt_main_loop.mako, vector
 ##             form.
 ## NDRange     Group 0 is a tile of y, group 1 loops over groups and parts of k.
 ## Workspace   y is the array of partial sums (split_k, ...), if k is split.
@@ -102,7 +102,7 @@ ${epilogue.declarations(name, ctype, 1, further, offsets, statements)}
             % endfor
 </%def>
 // Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
-__kernel __attribute__((reqd_work_group_size(16, ${rows // 8}, 1)))
+__kernel __attribute__((reqd_work_group_size(8, 4, ${rows // 16})))
 void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global const ${ctype} *W, __global ${ctype} *Y,
              __global ${ctype} *workspace${epilogue.parameters(name, ctype, further) if statements else ""})
 {
@@ -111,7 +111,9 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
     // Offsets in x, and where that is along each axis of the image.
     __local int4 x_k[${2 * table}]${f", x_column[{columns}]" if k_contiguous else ""};
     __local int w_k[${2 * table}], y_column[${columns}] __attribute__((aligned(16)));
-    const int tx = get_local_id(0), ty = get_local_id(1), item = ty * 16 + tx;
+    // 32 neighbours compute 8 x 4 of the squares: they read fewer elements of local memory than 16 x 2 would.
+    const int tx = get_local_id(2) % 2 * 8 + get_local_id(0), ty = get_local_id(2) / 2 * 4 + get_local_id(1);
+    const int item = get_local_id(2) * 32 + get_local_id(1) * 8 + get_local_id(0);
     const int a_i = item / ${step}, a_k = item % ${step};
     % if k_contiguous:
     const int b_i = item / ${step}, b_k = item % ${step};
@@ -155,7 +157,7 @@ void ${name}(conv_plan p, conv_call s, __global const ${ctype} *X, __global cons
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         __global ${ctype} *const y = Y + s.y + part * p.partial_stride + g * p.y.g + m0 * p.y.m;
-        <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=8)">
+        <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=1)">
                 if (row < height && column < width) {
                     const int at = row * (int)p.y.m + y_column[column];
                     % if statements:

@@ -11,7 +11,7 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
-from pytensor_cl.routines.attention.limits import BLOCK_TILES, ITEMS_PER_UNIT, SIMT_ROWS, SIMT_STEP
+from pytensor_cl.routines.attention.limits import BLOCK_TILES, ITEMS_PER_UNIT, SIMT_STEP, SIMT_TILES
 from pytensor_cl.routines.base.blas import lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type, local_memory
 from pytensor_cl.routines.base.routine import Plans, Routine
@@ -20,7 +20,6 @@ from pytensor_cl.routines.gemm.problem import plan_preamble as gemm_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import Tile, register_tile
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
@@ -54,6 +53,30 @@ class Form(NamedTuple):
     mask: str | None = None
     scale: float | None = None
     dropout: float = 0.0
+
+
+class _SimtTile(NamedTuple):
+    """A tile of schedule simt: own rows, others at a time, and own rows of a work-item, which has four others."""
+
+    own: int
+    other: int
+    height: int
+
+    @property
+    def items(self) -> int:
+        """Work-items of a work-group."""
+        return self.own // self.height * self.other // 4
+
+    def vectors(self, depth: int) -> int:
+        """Return how many vectors of four features a work-item adds up."""
+        return 2 if depth > self.other else 1
+
+    @property
+    def elements(self) -> int:
+        """Elements in local memory, at most."""
+        own, other = self.own + 4, self.other + 4
+        run = min(SIMT_STEP, self.other) * (2 * self.other + 4)
+        return other * own + max(SIMT_STEP * (own + other), self.other // 4 * own, run)
 
 
 class _Inputs(NamedTuple):
@@ -161,29 +184,31 @@ class _AttentionRoutine(Routine):
             exp=f"exp_{c}{tile.lanes}" if own_exp else "exp",
         )
 
-    def _simt_source(self, kind: str, rows: int, index: str) -> KernelSource:
+    def _simt_source(self, kind: str, tile: _SimtTile, vectors: int, index: str) -> KernelSource:
         return kernel_source(
             "attention/simt",
             preambles=self._preambles(),
             kind=kind,
             ctype=ctype(self.dtype),
             index=index,
-            rows=rows,
+            vectors=vectors,
             step=SIMT_STEP,
             causal=self.form.causal is not None,
             mask_type=_MASK_TYPES[self.form.mask] if self.form.mask else None,
             dropout=bool(self.form.dropout),
+            **tile._asdict(),
         )
 
-    def _simt_rows(self) -> int:
-        """Return the rows of a tile of schedule simt: four times the side of a work-group, within the limits."""
-        info = self.limits.info
-        return next((r for r in SIMT_ROWS if self._fits(r, info)), SIMT_ROWS[-1])
-
-    def _fits(self, rows: int, info: DeviceInfo) -> bool:
-        side = rows // 4
-        elements = 2 * SIMT_STEP * (rows + 1) + rows * (3 * rows + 2) + 2 * rows * (side + 1)
-        return side * side <= info.max_work_group_size and elements * self.dtype.itemsize <= local_memory(info)
+    def _simt_tile(self, rows: int | None = None, tiles_of_rows: int = 1) -> _SimtTile:
+        """Return the tile for `tiles_of_rows` times so many own rows; None: for very many."""
+        info, known = self.limits.info, [_SimtTile(*t) for t in SIMT_TILES[self.dtype.itemsize]]
+        room = local_memory(info) // self.dtype.itemsize
+        fitting = [t for t in known if t.items <= info.max_work_group_size and t.elements <= room] or known[-1:]
+        if rows is None:
+            return fitting[0]
+        as_large = [t for t in fitting if t.items >= fitting[0].items]
+        enough = (t for t in as_large if ceil_div(rows, t.own) * tiles_of_rows >= info.compute_units)
+        return next(enough, as_large[-1])
 
     @property
     def _block(self) -> int:
@@ -192,7 +217,7 @@ class _AttentionRoutine(Routine):
     def _sources(self, *kinds: str) -> tuple[KernelSource, ...]:
         if self.schedule == "cpu":
             return tuple(map(self._source, kinds))
-        return tuple(self._simt_source(kind, self._simt_rows(), "int") for kind in kinds)
+        return tuple(self._simt_source(kind, self._simt_tile(), 1, "int") for kind in kinds)
 
     def _kernel(self, source: KernelSource, work_items: int = 1) -> Kernel:
         if source not in self._kernels:
@@ -251,16 +276,18 @@ class _AttentionRoutine(Routine):
 
     def _simt_launch(self, kind: str, x: _Inputs, outputs: tuple[int, ...]) -> tuple[Any, ...]:
         """Return a launch of schedule simt, its plan, its outputs, and the elements of its workspace: none."""
-        rows, (batch, heads, queries, features), (_, shared, keys, _) = self._simt_rows(), x.q.shape, x.k.shape
+        (batch, heads, queries, features), (_, shared, keys, _) = x.q.shape, x.k.shape
         owns_queries = kind in ("forward", "query_gradient")
         depth = x.v.shape[-1] if kind in ("forward", "value_gradient") else features
-        side = rows // 4
-        tiles = ceil_div(queries if owns_queries else keys, rows) * ceil_div(depth, 2 * rows)
-        matrices = min(batch * (heads if owns_queries else shared), MAX_GROUPS)
+        rows, matrices = (queries, batch * heads) if owns_queries else (keys, batch * shared)
+        tile = self._simt_tile(rows, matrices)
+        vectors = tile.vectors(depth)
+        tiles = ceil_div(rows, tile.own) * ceil_div(depth, vectors * tile.other)
+        margin = tile.own + vectors * tile.other + SIMT_STEP
         layouts = (v for v in x if v is not None and len(v.shape) == _NDIM)
-        reach = max((max(v.shape[-2:]) + 2 * rows + SIMT_STEP) * max(map(abs, v.strides[-2:])) for v in layouts)
-        kernel = self._kernel(self._simt_source(kind, rows, index_type(2 * reach)), side * side)
-        launch = KernelLaunch(kernel, (tiles * side, matrices * side), (side, side))
+        reach = max((max(v.shape[-2:]) + margin) * max(1, *map(abs, v.strides[-2:])) for v in layouts)
+        kernel = self._kernel(self._simt_source(kind, tile, vectors, index_type(2 * reach)), tile.items)
+        launch = KernelLaunch(kernel, (tiles * tile.items, min(matrices, MAX_GROUPS)), (tile.items, 1))
         return launch, self._pack(x, 0), outputs, 0
 
     def _kinds(self, x: _Inputs) -> dict[str, tuple[int, ...]]:

@@ -20,6 +20,7 @@ from pytensor_cl.routines.conv.plan import CALL, Problem, simplify, spans_of
 from pytensor_cl.routines.conv.schedule_cpu import CpuSchedule
 from pytensor_cl.routines.conv.schedule_simt import SimtSchedule
 from pytensor_cl.routines.conv.winograd import Winograd
+from pytensor_cl.routines.conv.winograd_simt import WinogradSimt
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.reduction.routine import Reduction
@@ -66,7 +67,7 @@ class Engine:
         self._plans: Plans[_Plan] = Plans()
         self._used: set[str] = set()
         self._kernels: dict[Method, Kernel] = {}
-        self._winograd = Winograd(context, dtype, epilogue)
+        self._winograd = (Winograd if schedule == "cpu" else WinogradSimt)(context, dtype, epilogue)
         self._fourier = Fourier(context, dtype, schedule)
         self._composed = {"winograd": self._winograd.plan, "pointwise": self._pointwise, "fourier": self._fourier.plan}
         self._fused_gradients = {"col2im": self._plan_col2im, "grad_weights": self._plan_grad_weights}

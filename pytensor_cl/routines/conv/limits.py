@@ -96,3 +96,14 @@ SIMT_SPLIT_K_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where sums are
 SIMT_FEW_CHANNELS = 8  # output channels of a group from which a problem is a product
 SIMT_FEW_CHANNELS_GROUP = 128  # work-items of a work-group, where there are fewer
 NAIVE_GROUPS_PER_UNIT = 64  # work-groups per compute unit where work-items loop over elements
+
+# --- schedule simt: Winograd ---
+# Costs in multiply-adds, from the arithmetic and the bandwidth of GPUs: 15 multiply-adds in the time of 4 bytes, and
+# three launches of 5 us for each compute unit.
+SIMT_WINOGRAD_BYTE_COST = 4
+SIMT_WINOGRAD_LAUNCH_COST = 1_500_000
+SIMT_WINOGRAD_TILE = 32  # features, and tiles, of which matrix products compute a multiple
+SIMT_WINOGRAD_CHUNK_BYTES = 256 << 20  # size of transformed images that are kept at a time
+SIMT_WINOGRAD_IMAGE_BYTES = 1 << 30  # size of one transformed image, at most
+SIMT_WINOGRAD_GROUP = 128  # work-items of a work-group
+SIMT_WINOGRAD_NEIGHBOURS = 32  # tiles, or features, of a work-group

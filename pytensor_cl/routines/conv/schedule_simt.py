@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS, STEPPED_INT_LIMIT
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, local_memory
-from pytensor_cl.routines.conv import fourier
+from pytensor_cl.routines.conv import fourier, winograd, winograd_simt
 from pytensor_cl.routines.conv.limits import (
     FOURIER_RATES,
     SIMT_FEW_CHANNELS,
@@ -31,12 +31,12 @@ from pytensor_cl.runtime.device import DeviceInfo
 class Tile(NamedTuple):
     """Output tile of a work-group.
 
-    `group`: work-items along both sides of a work-group; `rows`, `columns`: channels and positions; `step`: terms of
-    the sums between barriers.
+    `group`: shape of a work-group; `rows`, `columns`: channels and positions; `step`: terms of the sums between
+    barriers.
     """
 
     template: str
-    group: tuple[int, int]
+    group: tuple[int, ...]
     rows: int
     columns: int
     step: int
@@ -99,7 +99,7 @@ def _large(p: Problem, rows: int) -> Tile:
     last = p.axes[-1]
     volumes = p.axes[0][:3] != (1, 1, 1) or p.axes[0].pad != 0
     parameters = ("rows", rows), ("k_contiguous", int(last.taps > last.out)), ("volumes", int(volumes))
-    return Tile("conv/simt_double_buffered", (16, rows // 8), rows, SIMT_LARGE_COLUMNS, SIMT_LARGE_STEP, parameters)
+    return Tile("conv/simt_double_buffered", (8, 4, rows // 16), rows, SIMT_LARGE_COLUMNS, SIMT_LARGE_STEP, parameters)
 
 
 def _is_enough(p: Problem, info: DeviceInfo) -> bool:
@@ -146,9 +146,20 @@ class SimtSchedule:
             return Method("small_m", (p.m,))
         if not is_float or p.m < SIMT_FEW_CHANNELS:
             return Method("naive")
+        if self._suits_winograd(p):
+            return Method("winograd")
         if is_large_pointwise(p):
             return Method("pointwise")
         return self.tiles(p)
+
+    def _suits_winograd(self, p: Problem) -> bool:
+        """Return whether Winograd's algorithm applies to a problem, and takes less time."""
+        return (
+            winograd.is_applicable(p)
+            and is_small(p)
+            and all(a.image for a in p.axes)
+            and winograd_simt.is_profitable(p, self.info.compute_units, self.dtype.itemsize)
+        )
 
     def tiles(self, p: Problem | None) -> Method:
         """Return the method with tiles in local memory; None takes the tile for any problem."""
@@ -162,6 +173,6 @@ class SimtSchedule:
             return Elements(ceil_div(p.size, p.m), SIMT_FEW_CHANNELS_GROUP)
         tile = cast(Tile, method.parameters[0])
         split_k = tile.split_k(p, self.info.compute_units, self.tuning)
-        columns, rows = tile.group
-        size = (tile.count(p) * columns, min(p.groups * split_k, MAX_GROUPS) * rows)
+        columns, rows, *others = tile.group
+        size = (tile.count(p) * columns, min(p.groups * split_k, MAX_GROUPS) * rows, *others)
         return Partition(size, tile.group, split_k=split_k)

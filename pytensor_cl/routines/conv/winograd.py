@@ -45,13 +45,19 @@ _TILES = Struct(
     ("long", "workspace_size depth"),
 )
 _KERNELS = ("filters", "inputs", "outputs", "fused")
-_SIZE = TAPS + COUNT - 1
+SIZE = TAPS + COUNT - 1
 
 
-def _part_bounds(total: int, most: int) -> list[int]:
+def part_bounds(total: int, most: int) -> list[int]:
     """Return where about equal parts, of at most so much, begin and end."""
     count = ceil_div(total, most)
     return [total * i // count for i in range(count + 1)]
+
+
+def matrices(dtype: str, vector: str) -> dict[str, object]:
+    """Return the transforms, as arguments of a template: C for columns whose elements are of type `vector`."""
+    found = transforms(COUNT, TAPS, _POINTS)._asdict()
+    return {f"{name.removesuffix('s')}_matrix": code(matrix, dtype, vector) for name, matrix in found.items()}
 
 
 class _Tiles(NamedTuple):
@@ -123,7 +129,7 @@ def is_profitable(p: Problem) -> bool:
     tiles do.
     """
     tiles = p.batch * prod(ceil_div(a.out, COUNT) for a in p.axes[-2:])
-    products, images = _SIZE**2 * p.c * round_up(p.m, WINOGRAD_FEATURES), WINOGRAD_TILE_COST * (p.c + p.m)
+    products, images = SIZE**2 * p.c * round_up(p.m, WINOGRAD_FEATURES), WINOGRAD_TILE_COST * (p.c + p.m)
     return tiles * (products + images) + WINOGRAD_FILTER_COST * p.c * p.m < p.depth * p.columns * p.m
 
 
@@ -154,12 +160,6 @@ class Winograd:
         multiply = render(
             "gemm/microkernel", **types, micro=tile["micro"], shapes=micro_kernel_shapes(self._mr, vectors)
         )
-        found = transforms(COUNT, TAPS, _POINTS)
-        vector = f"{types['ctype']}{self.lanes}"
-        matrices: dict[str, object] = {
-            f"{name.removesuffix('s')}_matrix": code(matrix, self.dtype.name, vector)
-            for name, matrix in found._asdict().items()
-        }
         preambles: tuple[str, ...] = (
             conv_preamble(),
             render("conv/vector_types", **types),
@@ -178,7 +178,7 @@ class Winograd:
             taps=TAPS,
             count=COUNT,
             tiles=_TILES,
-            **matrices,
+            **matrices(self.dtype.name, f"{types['ctype']}{self.lanes}"),
             **final,
         )
 
@@ -219,17 +219,17 @@ class Winograd:
         x = min(panels, ITEMS_PER_UNIT * units)
         y = min(max(1, units // x), t.images * t.rows)
         count = ceil_div(t.images * t.rows, y) * t.cols
-        fitting = WINOGRAD_FUSED_BYTES // (_SIZE**2 * self.panel * self.dtype.itemsize)
+        fitting = WINOGRAD_FUSED_BYTES // (SIZE**2 * self.panel * self.dtype.itemsize)
         depth = min(plan.p.c, max(1, fitting // self.lanes) * self.lanes)
         u, m = (n * self.panel + self.lanes for n in (depth, round_up(count, self._mr)))
         t = t._replace(
-            u_point=u, m_point=m, m_tile=self.panel, depth=depth, workspace_size=_SIZE**2 * (u + m) + t.workspace_size
+            u_point=u, m_point=m, m_tile=self.panel, depth=depth, workspace_size=SIZE**2 * (u + m) + t.workspace_size
         )
         return plan._replace(blocks=(t,), fused=(x, y))
 
     def _blocks(self, p: Problem, whole: bool) -> tuple[_Tiles, ...]:
         """Split the features into blocks, or the batch, or neither."""
-        size = _SIZE**2 * self.dtype.itemsize
+        size = SIZE**2 * self.dtype.itemsize
         rows, cols = (ceil_div(a.out, COUNT) for a in p.axes[-2:])
         channels = round_up(p.groups * p.c, self.lanes)
         each = size * rows * cols * (channels + p.groups * round_up(p.m, self.panel))
@@ -237,15 +237,15 @@ class Winograd:
         if whole:
             pass
         elif p.batch * each > WINOGRAD_KEPT_BYTES:
-            images = _part_bounds(p.batch, max(1, WINOGRAD_IMAGE_BYTES // each))
+            images = part_bounds(p.batch, max(1, WINOGRAD_IMAGE_BYTES // each))
         else:
-            panels = _part_bounds(panels[1], max(1, WINOGRAD_FILTER_BYTES // (size * p.c * p.groups * self.panel)))
+            panels = part_bounds(panels[1], max(1, WINOGRAD_FILTER_BYTES // (size * p.c * p.groups * self.panel)))
         m_group = max(b - a for a, b in pairwise(panels)) * self.panel
         features, tiles = p.groups * m_group, max(b - a for a, b in pairwise(images)) * rows * cols
         # At distances of a power of two, all points would share a set of the cache.
         u, v, m = (n + self.lanes for n in (p.c * features, tiles * channels, tiles * features))
         width = round_up(cols * COUNT + TAPS - 1, self.lanes)
-        workspace = _SIZE * (width + self.lanes) * self.lanes
+        workspace = SIZE * (width + self.lanes) * self.lanes
         strides = (rows, cols, width, u, p.c * m_group, v, channels, m, features, m_group, workspace)
         spans = [(a * self.panel, min(p.m, b * self.panel)) for a, b in pairwise(panels)]
         return tuple(_Tiles(a, b - a, f, g - f, *strides) for f, g in spans for a, b in pairwise(images))
@@ -255,7 +255,7 @@ class Winograd:
     def _run(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, extra: Sequence[GpuArray]) -> None:
         p, t, empty = plan.p, plan.blocks[0], self.context.empty
         call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
-        u, v, m = (empty((_SIZE**2 * n,), self.dtype) for n in (t.u_point, t.v_point, t.m_point))
+        u, v, m = (empty((SIZE**2 * n,), self.dtype) for n in (t.u_point, t.v_point, t.m_point))
         workspace = empty((ITEMS_PER_UNIT * self.context.info.compute_units * t.workspace_size,), self.dtype)
         inputs, outputs = t.v_tile // self.lanes, t.m_tile // self.lanes  # vectors of a tile
         bound = () if self.epilogue is None else self.epilogue.bind(y, extra)
@@ -271,7 +271,7 @@ class Winograd:
     def _run_fused(self, plan: _Plan, x: GpuArray, w: GpuArray, y: GpuArray, extra: Sequence[GpuArray]) -> None:
         (t,) = plan.blocks
         call = CALL.pack_values(*(a.layout.offset + start for a, start in zip((x, w, y), plan.starts, strict=True)))
-        v = self.context.empty((_SIZE**2 * t.v_point + self._mr * t.v_tile,), self.dtype)
+        v = self.context.empty((SIZE**2 * t.v_point + self._mr * t.v_tile,), self.dtype)
         items = max(prod(plan.fused), ITEMS_PER_UNIT * self.context.info.compute_units)
         workspace = self.context.empty((items * t.workspace_size,), self.dtype)
         head = (plan.encoded, call, _TILES.pack_values(*t))
@@ -281,7 +281,7 @@ class Winograd:
         self._kernels("fused").launch(self.context.queue, plan.fused, (1, 1), *head, *buffers, *bound)
 
     def _multiply(self, p: Problem, t: _Tiles, u: GpuArray, v: GpuArray, m: GpuArray) -> None:
-        batch = (_SIZE**2, p.groups, ceil_div(t.features, self.panel))
+        batch = (SIZE**2, p.groups, ceil_div(t.features, self.panel))
         a = Layout((*batch, t.number, p.c), (t.v_point, p.c, 0, t.v_tile, 1))
         b = Layout((*batch, p.c, self.panel), (t.u_point, t.u_group, p.c * self.panel, self.panel, 1))
         o = Layout((*batch, t.number, self.panel), (t.m_point, t.m_group, self.panel, t.m_tile, 1))

@@ -129,7 +129,8 @@ class Gemm(BlasRoutine):
 
     def _work_group_tile(self, p: GemmProblem | None) -> WorkGroupTile:
         shape = None if p is None else GemmShape(p.m, p.n, p.k, p.batch)
-        return select_tile(shape, self.limits.info, self.dtype, self.context.tuning["gemm.group"])
+        launches = 1 if self.epilogue is None else 2  # no epilogue is part of a split product
+        return select_tile(shape, self.limits.info, self.dtype, self.context.tuning["gemm.group"], launches)
 
     def _kernel(self, source: KernelSource, suffix: str = "", work_items: int = 1) -> Kernel:
         key = source, suffix
@@ -214,7 +215,9 @@ class Gemm(BlasRoutine):
         tile = self._work_group_tile(p)
         (columns, rows), parts = tile.group, tile.split_k
         size = (tile.tiles(p.m, p.n) * columns, min(p.batch_count * parts, MAX_GROUPS) * rows)
-        offset_in_tile = (tile.columns + tile.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))
+        if tile.is_large:
+            size = (tile.tiles(p.m, p.n) * p.batch_count * parts * columns, rows)
+        offset_in_tile = (max(tile.rows, tile.columns) + tile.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))
         tile_count = 2 * tile.tiles(p.m, p.n) * p.batch_count * parts  # bound of the loop counter over tiles
         largest = max(offset_in_tile, p.m + tile.rows, p.n + tile.columns, p.k + tile.step, tile_count)
         source = self._source(tile, index_type(largest))

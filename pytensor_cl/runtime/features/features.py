@@ -52,8 +52,14 @@ class Features:
     # local memory.
     warp_shuffles: bool = False
     half_conversions: bool = False  # the instruction cvt of PTX converts the bits of a half to float, and back
+    # k of the largest of NVIDIA's instructions for matrices of float64, m16n8k8 or m8n8k4, that computes right; 0: none
+    matrix_f64: int = 0
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
+    # Instructions of NVIDIA's GPUs: the work-items of a warp vote, and wait for each other.
+    warp_votes: bool = False
+    # The same: the hardware adds to float32 and float64 numbers in global memory.
+    float_atomics: bool = False
     problem: str = ""  # why kernels cannot be run at all; empty if they can
     # Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results are not
     # kept then.

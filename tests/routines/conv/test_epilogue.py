@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytensor_cl.routines.conv import col2im, im2col, winograd
+from pytensor_cl.routines.conv import col2im, im2col, winograd, winograd_simt
 from pytensor_cl.routines.conv.epilogue import ConvEpilogue
 from pytensor_cl.routines.conv.routine import ConvForward, ConvGradInput
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
@@ -70,10 +70,12 @@ def test_products(context, make, rng, case):
 
 
 @pytest.mark.parametrize("case", ["odd sizes", "groups", "many filters"])
-def test_winograd(context, make, rng, monkeypatch, schedule, case):
+def test_winograd(context, make, rng, monkeypatch, case):
     monkeypatch.setattr(winograd, "is_profitable", lambda problem: True)
+    monkeypatch.setattr(winograd_simt, "is_profitable", lambda problem, units, itemsize: True)
     shape, kernel, parameters = WINOGRAD[case]
-    assert all(map(stores, check(make, context, rng, shape, kernel, **parameters))) or schedule == "simt"
+    engines = check(make, context, rng, shape, kernel, **parameters)
+    assert all(map(stores, engines)) and all(engine.methods == {"winograd"} for engine in engines)
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 30], ids=["transformed", "fused"])

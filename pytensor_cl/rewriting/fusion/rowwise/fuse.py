@@ -138,7 +138,9 @@ class _RowFusion:
         read = {v: None for node in group for v in node.inputs}
         for variable in read:
             owner = variable.owner
-            if owner in self._graph.number and (domain.is_full(owner) or _restores_axes(owner, domain)):
+            if owner in self._graph.number and (
+                domain.is_full(owner) or _restores_axes(owner, domain) or _makes_number(owner, domain)
+            ):
                 yield owner
         for variable in read:
             yield from (c for c, _ in self._fgraph.clients[variable] if self._leads_to_reduction(c, domain))
@@ -225,6 +227,14 @@ def _restores_axes(node: Apply, domain: FusionDomain) -> bool:
     """Return whether a node gives the result of a reduction of the domain its reduced axes back, with length 1."""
     source = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else None
     return source is not None and reduction_domain(source) == domain
+
+
+def _makes_number(node: Apply, domain: FusionDomain) -> bool:
+    """Return whether a node computes one number for the only row, or its view: every work-item of a GPU computes it."""
+    if len(domain.axes) != domain.ndim or get_context(domain.context_name).info.schedule != "simt":
+        return False
+    made = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else node
+    return made is not None and isinstance(made.op, GpuElemwise) and made.outputs[0].type.ndim == 0
 
 
 def _is_profitable(group: dict[Apply, None], domain: FusionDomain) -> bool:
