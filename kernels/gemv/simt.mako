@@ -113,10 +113,11 @@ ${begin("long")}
             __global const ${ctype} *left = row + k_begin + lane * ${lanes}, *right = x + k_begin + lane * ${lanes};
             long count = (vector_end - k_begin) / ${lanes} - lane;
             #pragma unroll 1
-            for (; count > 3 * width; count -= 4 * width, left += 4 * step, right += 4 * step) {
+            for (; count > 3 * width; count -= 4 * width) {
                 % for u in U:
-                const ${wide_vector} a${u} = ${name}_load(left + ${u} * step);
-                const ${wide_vector} x${u} = ${name}_load(right + ${u} * step);
+                const ${wide_vector} a${u} = ${name}_load(left), x${u} = ${name}_load(right);
+                left += step;
+                right += step;
                 % endfor
                 % for u in U:
                 v${u} += a${u} * x${u};
@@ -134,9 +135,11 @@ ${begin("long")}
         __global const ${ctype} *left = row + (vector_end + lane) * p.a_col, *right = x + (vector_end + lane) * p.x_step;
         long count = k_end - vector_end - lane;
         #pragma unroll 1
-        for (; count > 3 * width; count -= 4 * width, left += 4 * row_step, right += 4 * x_step) {
+        for (; count > 3 * width; count -= 4 * width) {
             % for u in U:
-            const ${wide} a${u} = left[${u} * row_step], x${u} = right[${u} * x_step];
+            const ${wide} a${u} = *left, x${u} = *right;
+            left += row_step;
+            right += x_step;
             % endfor
             % for u in U:
             s${u} += a${u} * x${u};
@@ -165,10 +168,12 @@ ${begin("long")}
             __global const ${ctype} *right = x + (k_begin + slot) * p.x_step;
             long count = k_end - k_begin - slot;
             #pragma unroll 1
-            for (; count > 3 * slots; count -= 4 * slots, column += 4 * step, right += 4 * x_step) {
+            for (; count > 3 * slots; count -= 4 * slots) {
                 % for u in U:
-                const ${kind} a${u} = ${load.format(f"column + {u} * step")};
-                const ${wide} x${u} = right[${u} * x_step];
+                const ${kind} a${u} = ${load.format("column")};
+                const ${wide} x${u} = *right;
+                column += step;
+                right += x_step;
                 % endfor
                 % for u in U:
                 v${u} += a${u} * x${u};
