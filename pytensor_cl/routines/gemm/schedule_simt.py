@@ -10,6 +10,7 @@ from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.routines.gemm.limits import (
     SIMT_ALONE_COST,
     SIMT_BANKS_BYTES,
+    SIMT_BYTE_COST,
     SIMT_FEW_COLUMNS,
     SIMT_FEW_ROWS,
     SIMT_GROUP_COST,
@@ -17,6 +18,7 @@ from pytensor_cl.routines.gemm.limits import (
     SIMT_LARGE_TILES,
     SIMT_LAUNCH_COST,
     SIMT_MOST_GROUPS,
+    SIMT_PART_COST,
     SIMT_SPLIT_K_DEPTH,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_TILES,
@@ -130,7 +132,10 @@ def _cost(
     multiply_adds = tile.rows * tile.columns * ceil_div(shape.k, tile.split_k) * relative
     rate = 1.0 if dtype == np.float32 or tile.matrix else 0.5
     cost = of_unit * (multiply_adds * (SIMT_ALONE_COST if of_unit == 1 else 1) + SIMT_GROUP_COST * rate)
-    return cost + (launches * SIMT_LAUNCH_COST * rate if tile.split_k > 1 else 0)
+    if tile.split_k == 1:
+        return cost
+    partial = tile.split_k * shape.m * shape.n * dtype.itemsize
+    return cost + rate * (launches * SIMT_LAUNCH_COST + tile.split_k * SIMT_PART_COST + partial * SIMT_BYTE_COST)
 
 
 def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -> WorkGroupTile | None:
