@@ -59,8 +59,8 @@ SIMT_LARGE_TILES = {
 }
 SIMT_LARGE_ITEMS = 256  # work-items of a work-group
 SIMT_ALONE_COST = 1.5  # cost of the multiply-adds of a work-group that has a compute unit to itself
-# Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up partial
-# sums, of each part of it, and of a byte of partial sums.
+# Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up
+# partial sums, of each part of it, and of a byte of partial sums.
 SIMT_GROUP_COST = 320_000
 SIMT_LAUNCH_COST = 1_300_000
 SIMT_PART_COST = 6_000

@@ -64,6 +64,11 @@ class WorkGroupTile(NamedTuple):
         return self.template == _LARGE
 
     @property
+    def local_elements(self) -> int:
+        """Elements in local memory of a tile with sums in registers: two stages."""
+        return 2 * self.step * (self.rows + self.columns)
+
+    @property
     def parameters(self) -> dict[str, int]:
         """Arguments of the template for the tile."""
         if self.is_large:
@@ -120,6 +125,15 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     return next(fits)
 
 
+def runs_large(info: DeviceInfo, dtype: np.dtype) -> bool:
+    """Return whether the device runs tiles with sums in registers."""
+    smallest = min(
+        (2 * t.step * (t.rows + t.columns) for t, _ in large_tiles(dtype, info.features.matrix_f64)), default=0
+    )
+    fits = 0 < smallest * dtype.itemsize <= local_memory(info)
+    return fits and info.max_work_group_size >= SIMT_LARGE_ITEMS and info.has_large_tiles
+
+
 def _cost(
     tile: WorkGroupTile, relative: float, shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int
 ) -> float:
@@ -140,7 +154,7 @@ def _cost(
 
 def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -> WorkGroupTile | None:
     """Return the tile with sums in registers that costs least; None if the device has not the means for them."""
-    if info.max_work_group_size < SIMT_LARGE_ITEMS or not info.has_large_tiles:
+    if not runs_large(info, dtype):
         return None
     on_cpu = info.kind == "cpu"
     if on_cpu and (shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS):
@@ -148,7 +162,7 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -
     best: tuple[float, WorkGroupTile] | None = None
     for tile, relative in large_tiles(dtype, info.features.matrix_f64):
         groups = tile.tiles(shape.m, shape.n) * prod(shape.batch)
-        fits = 2 * tile.step * (tile.rows + tile.columns) * dtype.itemsize <= local_memory(info)
+        fits = tile.local_elements * dtype.itemsize <= local_memory(info)
         most = _most_parts(tile, shape, info.compute_units)
         if not fits or groups * most > SIMT_MOST_GROUPS or (on_cpu and groups * most < info.compute_units):
             continue

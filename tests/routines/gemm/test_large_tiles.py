@@ -9,7 +9,7 @@ import pytest
 from pytensor_cl.routines.gemm import schedule_simt
 from pytensor_cl.routines.gemm.limits import SIMT_LARGE_TILES
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
-from pytensor_cl.routines.gemm.schedule_simt import GemmShape, large_tiles, select_tile
+from pytensor_cl.routines.gemm.schedule_simt import GemmShape, large_tiles, runs_large, select_tile
 from tests.routines.gemm.test_gemm import PLACEMENTS
 from tests.routines.products import check, draw
 
@@ -135,6 +135,21 @@ def test_batches(context, rng, monkeypatch, dtype):
     check(got, 1, a, b)
 
 
+def test_many_batch_dimensions(context, rng, monkeypatch):
+    """Those beyond four are launches of their own, which add to C in place once each."""
+    need(context, "float32")
+    tile = force(monkeypatch, "float32", 3)
+    lengths = (2, 3, 2, 3, 2)
+    a, b, c = (draw(rng, "float32", *(2 * n for n in lengths), *s) for s in ((9, 5), (5, 7), (9, 7)))
+    every = (slice(None, None, 2),) * 5
+    operands = [context.from_host(x)[every] for x in (c, a, b)]
+    routine = BatchedGemm(context, "float32", has_c=True, schedule="simt")
+    routine.launch(operands[:1], (operands[0], np.float32(1), *operands[1:], np.float32(1)))
+    np.testing.assert_allclose(np.asarray(operands[0]), a[every] @ b[every] + c[every], rtol=1e-5, atol=1e-5)
+    (plan,) = routine._plans._plans.values()
+    assert len(plan.arguments) > 1 and tile.is_large
+
+
 def test_long_indices(context, rng, monkeypatch):
     need(context, "float32")
     force(monkeypatch, "float32", 1)
@@ -187,8 +202,22 @@ def test_choice(context):
     assert select_tile(shape, info, np.dtype("int32"), 16).template == "gemm/simt"
     for poor in (replace(info, local_memory=16384), replace(info, max_work_group_size=128)):
         assert select_tile(shape, poor, np.dtype("float64"), 16).template == "gemm/simt"
+    assert runs_large(info, np.dtype("float64"))
+    assert not runs_large(info, np.dtype("int32")) and not runs_large(
+        replace(info, local_memory=16384), np.dtype("float32")
+    )
     few = replace(info, kind="cpu", compute_units=2)
     assert select_tile(GemmShape(32, 100, 100, ()), few, np.dtype("float32"), 16).template == "gemm/simt"
+
+
+def test_programs_are_built_when_sizes_are_known(context, monkeypatch):
+    routine = Gemm(context, "float32", schedule="simt")
+    with_gpu = replace(context.info, kind="gpu", max_work_group_size=256, local_memory=49152)
+    monkeypatch.setattr(routine.limits, "info", with_gpu)
+    assert routine.sources() == ()
+    monkeypatch.setattr(routine.limits, "info", replace(with_gpu, local_memory=8192))
+    (source,) = routine.sources()
+    assert source.name.startswith("gemm_simt_")
 
 
 def test_text_of_instructions(context):
