@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.gemm import schedule_simt
 from pytensor_cl.routines.gemm.limits import SIMT_LARGE_TILES
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.routines.gemm.schedule_simt import GemmShape, large_tiles, runs_large, select_tile
+from tests.routines.elemwise.test_epilogue import Function
+from tests.routines.elemwise.test_epilogue import check as check_epilogue
 from tests.routines.gemm.test_gemm import PLACEMENTS
 from tests.routines.products import check, draw
 
@@ -133,6 +136,21 @@ def test_batches(context, rng, monkeypatch, dtype):
     a, b = draw(rng, dtype, 3, 2, tile.rows + 2, 40), draw(rng, dtype, 2, 40, tile.columns + 1)
     (got,) = BatchedGemm(context, dtype, schedule="simt")(context.from_host(a), context.from_host(b))
     check(got, 1, a, b)
+
+
+@pytest.mark.parametrize(("dtype", "number"), TILES.values(), ids=TILES)
+def test_epilogues(context, rng, monkeypatch, dtype, number):
+    need(context, dtype)
+    tile = force(monkeypatch, dtype, number)
+    function = Function(dtype, (dtype, dtype), (dtype, "bool"))
+    shapes = ((False, False), (True, False), (False, True))
+    epilogue = Epilogue(context, function, shapes, "simt")
+    routine = Gemm(context, dtype, schedule="simt", epilogue=epilogue)
+    for m, k, n in ((tile.rows, 20, tile.columns), (tile.rows + 1, 9, tile.columns + 2)):
+        a, b, row, column = (draw(rng, dtype, *s) for s in ((m, k), (k, n), (1, n), (m, 1)))
+        outputs = routine(*map(context.from_host, (a, b, row, column)))
+        check_epilogue(routine, (a.astype("float64") @ b, row, column), outputs)
+    assert not any(plan.is_unfused for plan in routine._plans._plans.values())
 
 
 def test_many_batch_dimensions(context, rng, monkeypatch):
