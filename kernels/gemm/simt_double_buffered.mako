@@ -68,6 +68,22 @@ ${common.declarations()}
         : (${x}_k + ${q * next_k(x)}) * ${tile} + (${x}_i ^ ${swizzle(f"({x}_k + {q * next_k(x)})")});
     % endfor
 </%def>
+## Which sums a work-item has.
+<%def name="item_position()">
+    const int slice = item / ${items // slices}, own = item % ${items // slices}, lane = own % 32;
+    % if matrix:
+    const int across = own / 32 % ${columns // 32} * 32, down = own / 32 / ${columns // 32};
+    const int pair = lane % 4, staged_row = down * 8 + lane / 4;
+    const int a_bank0 = down * 32 + (lane / 4 ^ 4 * pair), a_bank1 = a_bank0 ^ 8;
+    const int b_bank0 = across + (lane / 4 ^ 4 * pair), b_bank1 = b_bank0 ^ 8;
+    const int column0 = across + 2 * pair;
+    % else:
+    // 32 neighbours are 4 x 8, in an order in which those of each half read 128 bytes of B, and the same of A.
+    const int tx = own / 32 % ${columns // lanes // 16} * 8 + lane / 4 % 4 * 2 + lane % 2;
+    const int staged_row = own / 32 / ${columns // lanes // 16} * 4 + lane / 16 * 2 + lane / 2 % 2;
+    const int row0 = ${lanes} * staged_row, column0 = ${lanes} * tx;
+    % endif
+</%def>
 <%def name="tile_position()">
     const ${index} part = place[0], m0 = place[1], n0 = place[2], height = p.m - m0, width = p.n - n0;
     const ${index} batch = p.split_k > 1 ? 0 : part;
@@ -122,7 +138,7 @@ ${common.declarations()}
                     const int row = row0 ^ ${swizzle("d")}, column = column0 ^ ${swizzle("d")};
                     __local const ${ctype} *const a_at = now + d * ${rows};
                     __local const ${ctype} *const b_at = now + ${step * rows} + d * ${columns};
-                    #pragma unroll
+                    #pragma unroll ${min(depth, lanes) if slices == 1 else 2}
                     for (int k = 0; k < ${min(depth, lanes)}; k++) {
                         % for h in H:
                         const ${vector} b${h} = *(__local const ${vector} *)&b_at[k * ${columns} + ${run(h, columns // own_vectors, "column")}];
@@ -251,21 +267,18 @@ __kernel __attribute__((reqd_work_group_size(32, ${items // 32}, 1)))
 void ${name}(${common.parameters()})
 {
     __local ${ctype} space[${2 * stage_size}] __attribute__((aligned(16)));
-    __local ${index} place[3];  // of the tile: read again after the loop, which needs all registers
-    const int item = get_local_id(1) * 32 + get_local_id(0);
-    const int slice = item / ${items // slices}, own = item % ${items // slices}, lane = own % 32;
+    // Where the tile is, and which work-item is the first: read again after the loop, which needs all registers.
+    __local ${index} place[4];
+    % for i in R:
     % if matrix:
-    const int across = own / 32 % ${columns // 32} * 32, down = own / 32 / ${columns // 32};
-    const int pair = lane % 4, staged_row = down * 8 + lane / 4;
-    const int a_bank0 = down * 32 + (lane / 4 ^ 4 * pair), a_bank1 = a_bank0 ^ 8;
-    const int b_bank0 = across + (lane / 4 ^ 4 * pair), b_bank1 = b_bank0 ^ 8;
-    const int column0 = across + 2 * pair;
+    ${ctype} ${", ".join(f"c{i}_{h}x = 0, c{i}_{h}y = 0" for h in H)};
     % else:
-    // 32 neighbours are 4 x 8, in an order in which those of each half read 128 bytes of B, and the same of A.
-    const int tx = own / 32 % ${columns // lanes // 16} * 8 + lane / 4 % 4 * 2 + lane % 2;
-    const int staged_row = own / 32 / ${columns // lanes // 16} * 4 + lane / 16 * 2 + lane / 2 % 2;
-    const int row0 = ${lanes} * staged_row, column0 = ${lanes} * tx;
+    ${vector} ${", ".join(f"c{i}_{h} = 0" for h in H)};
     % endif
+    % endfor
+    {
+    const int item = get_local_id(1) * 32 + get_local_id(0);
+    ${item_position()}
     const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
     ${loaded_vectors("a", "a_row", "a_step")}
     ${loaded_vectors("b", "b_col", "b_step")}
@@ -276,6 +289,7 @@ void ${name}(${common.parameters()})
         place[0] = get_group_id(0) / tiles;
         place[1] = get_group_id(0) % tiles / tiles_per_row * ${rows};
         place[2] = get_group_id(0) % tiles % tiles_per_row * ${columns};
+        place[3] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     ${index} left;  // elements along k from the next step on
@@ -293,13 +307,6 @@ void ${name}(${common.parameters()})
     a += (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
     b += (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
     }
-    % for i in R:
-    % if matrix:
-    ${ctype} ${", ".join(f"c{i}_{h}x = 0, c{i}_{h}y = 0" for h in H)};
-    % else:
-    ${vector} ${", ".join(f"c{i}_{h} = 0" for h in H)};
-    % endif
-    % endfor
     int stage = 2;  // of the step that is computed; 2: there is none yet
     for (; left > -${step}; left -= ${step}) {
         ${vector} ${", ".join(f"{x}_{q} = 0" for x in "ab" for q in range(loads[x]))};
@@ -319,6 +326,9 @@ void ${name}(${common.parameters()})
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+    }
+    const int item = place[3] + get_local_id(1) * 32 + get_local_id(0);
+    ${item_position()}
     ${tile_position()}
     ${common.output_pointers()}
     % if not outputs:

@@ -59,9 +59,12 @@ SIMT_LARGE_TILES = {
 }
 SIMT_LARGE_ITEMS = 256  # work-items of a work-group
 SIMT_ALONE_COST = 1.5  # cost of the multiply-adds of a work-group that has a compute unit to itself
-# Costs of a work-group and of a launch, in multiply-adds of float32 by a compute unit in the same time.
+# Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up
+# partial sums, of each part of it, and of a byte of partial sums.
 SIMT_GROUP_COST = 320_000
-SIMT_LAUNCH_COST = 1_500_000
+SIMT_LAUNCH_COST = 1_300_000
+SIMT_PART_COST = 6_000
+SIMT_BYTE_COST = 0.15
 SIMT_MOST_GROUPS = 1 << 22  # work-groups along the first dimension of an NDRange that every GPU takes
 SIMT_FEW_ROWS = 32  # rows that leave most of a large tile empty, which matters where a CPU computes all of it
 SIMT_FEW_COLUMNS = 64  # columns that do

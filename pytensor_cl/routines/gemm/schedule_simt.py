@@ -10,6 +10,7 @@ from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.routines.gemm.limits import (
     SIMT_ALONE_COST,
     SIMT_BANKS_BYTES,
+    SIMT_BYTE_COST,
     SIMT_FEW_COLUMNS,
     SIMT_FEW_ROWS,
     SIMT_GROUP_COST,
@@ -17,6 +18,7 @@ from pytensor_cl.routines.gemm.limits import (
     SIMT_LARGE_TILES,
     SIMT_LAUNCH_COST,
     SIMT_MOST_GROUPS,
+    SIMT_PART_COST,
     SIMT_SPLIT_K_DEPTH,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_TILES,
@@ -60,6 +62,11 @@ class WorkGroupTile(NamedTuple):
     def is_large(self) -> bool:
         """Whether the sums of a tile are in registers; dimension 0 then counts batches and parts too."""
         return self.template == _LARGE
+
+    @property
+    def local_elements(self) -> int:
+        """Elements in local memory of a tile with sums in registers: two stages."""
+        return 2 * self.step * (self.rows + self.columns)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -118,6 +125,15 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     return next(fits)
 
 
+def runs_large(info: DeviceInfo, dtype: np.dtype) -> bool:
+    """Return whether the device runs tiles with sums in registers."""
+    smallest = min(
+        (2 * t.step * (t.rows + t.columns) for t, _ in large_tiles(dtype, info.features.matrix_f64)), default=0
+    )
+    fits = 0 < smallest * dtype.itemsize <= local_memory(info)
+    return fits and info.max_work_group_size >= SIMT_LARGE_ITEMS and info.has_large_tiles
+
+
 def _cost(
     tile: WorkGroupTile, relative: float, shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int
 ) -> float:
@@ -130,12 +146,15 @@ def _cost(
     multiply_adds = tile.rows * tile.columns * ceil_div(shape.k, tile.split_k) * relative
     rate = 1.0 if dtype == np.float32 or tile.matrix else 0.5
     cost = of_unit * (multiply_adds * (SIMT_ALONE_COST if of_unit == 1 else 1) + SIMT_GROUP_COST * rate)
-    return cost + (launches * SIMT_LAUNCH_COST * rate if tile.split_k > 1 else 0)
+    if tile.split_k == 1:
+        return cost
+    partial = tile.split_k * shape.m * shape.n * dtype.itemsize
+    return cost + rate * (launches * SIMT_LAUNCH_COST + tile.split_k * SIMT_PART_COST + partial * SIMT_BYTE_COST)
 
 
 def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -> WorkGroupTile | None:
     """Return the tile with sums in registers that costs least; None if the device has not the means for them."""
-    if info.max_work_group_size < SIMT_LARGE_ITEMS or not info.has_large_tiles:
+    if not runs_large(info, dtype):
         return None
     on_cpu = info.kind == "cpu"
     if on_cpu and (shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS):
@@ -143,7 +162,7 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -
     best: tuple[float, WorkGroupTile] | None = None
     for tile, relative in large_tiles(dtype, info.features.matrix_f64):
         groups = tile.tiles(shape.m, shape.n) * prod(shape.batch)
-        fits = 2 * tile.step * (tile.rows + tile.columns) * dtype.itemsize <= local_memory(info)
+        fits = tile.local_elements * dtype.itemsize <= local_memory(info)
         most = _most_parts(tile, shape, info.compute_units)
         if not fits or groups * most > SIMT_MOST_GROUPS or (on_cpu and groups * most < info.compute_units):
             continue

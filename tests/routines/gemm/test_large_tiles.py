@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.gemm import schedule_simt
 from pytensor_cl.routines.gemm.limits import SIMT_LARGE_TILES
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
-from pytensor_cl.routines.gemm.schedule_simt import GemmShape, large_tiles, select_tile
+from pytensor_cl.routines.gemm.schedule_simt import GemmShape, large_tiles, runs_large, select_tile
+from tests.routines.elemwise.test_epilogue import Function
+from tests.routines.elemwise.test_epilogue import check as check_epilogue
 from tests.routines.gemm.test_gemm import PLACEMENTS
 from tests.routines.products import check, draw
 
@@ -135,6 +138,36 @@ def test_batches(context, rng, monkeypatch, dtype):
     check(got, 1, a, b)
 
 
+@pytest.mark.parametrize(("dtype", "number"), TILES.values(), ids=TILES)
+def test_epilogues(context, rng, monkeypatch, dtype, number):
+    need(context, dtype)
+    tile = force(monkeypatch, dtype, number)
+    function = Function(dtype, (dtype, dtype), (dtype, "bool"))
+    shapes = ((False, False), (True, False), (False, True))
+    epilogue = Epilogue(context, function, shapes, "simt")
+    routine = Gemm(context, dtype, schedule="simt", epilogue=epilogue)
+    for m, k, n in ((tile.rows, 20, tile.columns), (tile.rows + 1, 9, tile.columns + 2)):
+        a, b, row, column = (draw(rng, dtype, *s) for s in ((m, k), (k, n), (1, n), (m, 1)))
+        outputs = routine(*map(context.from_host, (a, b, row, column)))
+        check_epilogue(routine, (a.astype("float64") @ b, row, column), outputs)
+    assert not any(plan.is_unfused for plan in routine._plans._plans.values())
+
+
+def test_many_batch_dimensions(context, rng, monkeypatch):
+    """Those beyond four are launches of their own, which add to C in place once each."""
+    need(context, "float32")
+    tile = force(monkeypatch, "float32", 3)
+    lengths = (2, 3, 2, 3, 2)
+    a, b, c = (draw(rng, "float32", *(2 * n for n in lengths), *s) for s in ((9, 5), (5, 7), (9, 7)))
+    every = (slice(None, None, 2),) * 5
+    operands = [context.from_host(x)[every] for x in (c, a, b)]
+    routine = BatchedGemm(context, "float32", has_c=True, schedule="simt")
+    routine.launch(operands[:1], (operands[0], np.float32(1), *operands[1:], np.float32(1)))
+    np.testing.assert_allclose(np.asarray(operands[0]), a[every] @ b[every] + c[every], rtol=1e-5, atol=1e-5)
+    (plan,) = routine._plans._plans.values()
+    assert len(plan.arguments) > 1 and tile.is_large
+
+
 def test_long_indices(context, rng, monkeypatch):
     need(context, "float32")
     force(monkeypatch, "float32", 1)
@@ -168,11 +201,14 @@ def test_choice(context):
         (1024, 512, 784): (32, 64, 1),
         (1024, 10, 256): (32, 64, 1),
         (256, 10, 1024): (32, 64, 4),
-        (64, 64, 100_000): (64, 64, 256),
+        (64, 64, 80_000): (32, 64, 128),
     }
     for (m, n, k), what in wanted.items():
         tile = select_tile(GemmShape(m, n, k, ()), info, np.dtype("float32"), 16)
         assert (tile.rows, tile.columns, tile.split_k) == what, (m, n, k)
+    split = GemmShape(128, 256, 768, ())  # whose epilogue would be one more launch
+    assert select_tile(split, info, np.dtype("float32"), 16).split_k > 1
+    assert select_tile(split, info, np.dtype("float32"), 16, 2).split_k == 1
     batched = GemmShape(128, 128, 128, (256,))
     tile = select_tile(batched, info, np.dtype("float32"), 16)
     assert (tile.rows, tile.columns, tile.split_k) == (128, 128, 1)
@@ -184,8 +220,22 @@ def test_choice(context):
     assert select_tile(shape, info, np.dtype("int32"), 16).template == "gemm/simt"
     for poor in (replace(info, local_memory=16384), replace(info, max_work_group_size=128)):
         assert select_tile(shape, poor, np.dtype("float64"), 16).template == "gemm/simt"
+    assert runs_large(info, np.dtype("float64"))
+    assert not runs_large(info, np.dtype("int32")) and not runs_large(
+        replace(info, local_memory=16384), np.dtype("float32")
+    )
     few = replace(info, kind="cpu", compute_units=2)
     assert select_tile(GemmShape(32, 100, 100, ()), few, np.dtype("float32"), 16).template == "gemm/simt"
+
+
+def test_programs_are_built_when_sizes_are_known(context, monkeypatch):
+    routine = Gemm(context, "float32", schedule="simt")
+    with_gpu = replace(context.info, kind="gpu", max_work_group_size=256, local_memory=49152)
+    monkeypatch.setattr(routine.limits, "info", with_gpu)
+    assert routine.sources() == ()
+    monkeypatch.setattr(routine.limits, "info", replace(with_gpu, local_memory=8192))
+    (source,) = routine.sources()
+    assert source.name.startswith("gemm_simt_")
 
 
 def test_text_of_instructions(context):
