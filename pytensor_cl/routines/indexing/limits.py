@@ -49,3 +49,6 @@ FEW_GROUPS_PER_UNIT = 6  # work-groups whose sums fit the local memory of a comp
 MIN_ITEM_FEW = 16  # values that are worth a work-item, which clears its sums first
 FINISHED_SUMS = 8  # neighbouring sums that a work-group finishes at once: whole sectors of memory
 ATOMIC_ITEM_VALUES = 4  # values that a work-item reads before it adds the first
+
+# --- gathers, schedule simt ---
+MIN_BAG_ITEMS = 256  # elements of the result for each compute unit, each the work of an item, that keep it busy

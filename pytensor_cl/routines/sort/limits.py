@@ -17,6 +17,8 @@ SEARCH_LANES = 8  # searches that run side by side
 # --- schedule simt ---
 MAX_NETWORK_BYTES = 1 << 14  # local memory for a row that a network sorts
 DIGIT_BITS = 8  # bits of a digit: its counts fit local memory, and few elements of a tile have the same one
+MIN_DIGIT_BITS = 4  # the same on a device with little local memory
+DIGIT_BYTES = 12  # local memory for the counts of a digit
 INDEX_DIGIT_BITS = 9  # the same for indices, if that saves a pass
 ITEM_ELEMENTS = 8  # elements that a work-item ranks and moves at once
 ITEM_BYTES = 64  # bytes of these at most

@@ -13,6 +13,7 @@ from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.routines.sort import plan as planning
 from pytensor_cl.routines.sort.limits import (
     DIGIT_BITS,
+    DIGIT_BYTES,
     FEW_CHUNKS,
     INDEX_DIGIT_BITS,
     ITEM_BYTES,
@@ -20,6 +21,7 @@ from pytensor_cl.routines.sort.limits import (
     MAX_ITEM_ELEMENTS,
     MAX_NETWORK_BYTES,
     MAX_NETWORK_ROW_OF_MANY,
+    MIN_DIGIT_BITS,
     MIN_LONG_ROW,
 )
 from pytensor_cl.routines.sort.plan import Problem, Split
@@ -244,8 +246,13 @@ class Sort(AlongAxis[_Plan]):
         geometry = planning.pack_geometry(problem, split, self._dims)
         return _Plan((self._kernel(self._network(), "", group),), problem, split, geometry, group)
 
+    def _most_bits(self, wanted: int) -> int:
+        """Bits of a digit, as many as wanted, whose counts leave most of the local memory to elements."""
+        room = local_memory(self.limits.info) // (4 * DIGIT_BYTES)
+        return max(MIN_DIGIT_BITS, min(wanted, room.bit_length() - 1))
+
     def _digits(self, problem: Problem) -> _Digits:
-        limit = DIGIT_BITS if self.schedule == "simt" else 11 if problem.length >= MIN_LONG_ROW else 8
+        limit = self._most_bits(DIGIT_BITS) if self.schedule == "simt" else 11 if problem.length >= MIN_LONG_ROW else 8
         passes = ceil_div(self._bits, limit)
         return _Digits(ceil_div(self._bits, passes), passes, "uint" if problem.length < UINT_LIMIT else "ulong")
 
@@ -290,7 +297,7 @@ class SortIndices(ArgSort):
         return self._code.dtype == "uint64" or counter == "ulong"
 
     def _digits(self, problem: Problem) -> _Digits:
-        passes = ceil_div(self._bits, INDEX_DIGIT_BITS)
+        passes = ceil_div(self._bits, self._most_bits(INDEX_DIGIT_BITS))
         counter = "uint" if self._code.dtype == "uint32" and problem.length < UINT_LIMIT else "ulong"
         return _Digits(ceil_div(self._bits, passes), passes, counter)
 

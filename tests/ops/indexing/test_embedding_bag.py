@@ -13,9 +13,7 @@ from tests.helpers import check_against_python, device_ops, opencl
 
 
 @pytest.fixture(autouse=True)
-def wherever_there_is_a_kernel(context):
-    if context.info.schedule != "cpu":
-        pytest.skip("rows are gathered by a kernel of its own, and then reduced")
+def wherever_there_is_a_kernel():
     with pytensor.config.change_flags(opencl__placement="device", floatX="float32"):
         yield
 
