@@ -1,11 +1,11 @@
 ## Algorithm   A function of each element, for GPUs. A work-item computes `lanes` elements of a row at a time: all are
 ##             loaded before the first is computed, so that several loads are in flight, by vectors where arrays are
-##             contiguous and aligned.
+##             contiguous and aligned. Elsewhere a long function (`one_by_one`) is computed for one after the other.
 ## Operands    As in kernels/elemwise/cpu.mako. The inputs `repeated` (by number) have one element for a row where
 ##             vectors are moved.
 ## NDRange     Any size; a loop over units (kernels/common/units.mako) with the NDRange as stride.
 ## Invariants  Counters are unsigned: the last step may pass the size by less than one NDRange.
-<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, lanes, vectors, repeated"/>\
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, lanes, vectors, repeated, one_by_one"/>\
 <%namespace name="common" file="/elemwise/simt_common.mako"/>\
 <%namespace name="units" file="/common/units.mako"/>\
 <%!
@@ -37,20 +37,26 @@ __kernel void ${name}(
         ${index} at_${array} = 0;
         % endfor
         ${units.rows(index, last, [(f"at_{array}", f"p.stride[{a}][{{}}]") for a, array in enumerate(arrays)])}
-        % for q in parts:
-        const u${index} at_${q} = ${units.place(q)};
-        % endfor
         % if vectors:
         if (is_vector && column + ${lanes} <= end) {
             ${vector_loads()}
-            ${compute()}
+            ${compute(parts)}
             ${vector_stores()}
             continue;
         }
         % endif
-        ${loads()}
-        ${compute()}
-        ${stores()}
+        % if one_by_one:
+        #pragma unroll 1
+        for (u${index} q = 0; q < ${lanes} && column + q * spread < end; ++q) {
+            const u${index} at_0 = column + q * spread;
+            ${elements(parts[:1])}
+        }
+        % else:
+        % for q in parts:
+        const u${index} at_${q} = ${units.place(q)};
+        % endfor
+        ${elements(parts)}
+        % endif
     }
 }
 <%def name="vector_loads()">
@@ -75,23 +81,22 @@ __kernel void ${name}(
                 (${kind})(${", ".join(f"{array}_{q}" for q in parts)});
             % endfor
 </%def>\
-<%def name="loads()">
+<%def name="elements(parts)">
         % for array in loaded:
         % for q in parts:
         const ${ctype(arrays[array])} ${array}_${q} = b_${array}[${at(array, q)}];
         % endfor
         % endfor
-</%def>\
-<%def name="stores()">
+        ${compute(parts)}
         % for q in parts:
-        ${f"if (column + {q} * spread < end)" if lanes > 1 else ""} {
+        ${f"if (column + {q} * spread < end)" if len(parts) > 1 else ""} {
             % for array in stored:
             b_${array}[${at(array, q)}] = ${array}_${q};
             % endfor
         }
         % endfor
 </%def>\
-<%def name="compute()">
+<%def name="compute(parts)">
         % for q in parts:
         ${" ".join(f"{ctype(arrays[array])} {array}_{q};" for array in stored)}
         {

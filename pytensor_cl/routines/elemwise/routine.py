@@ -207,13 +207,18 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
 
+def _calls(statements: str) -> list[str]:
+    """Return the functions of many operations that are called."""
+    return [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
+
+
 def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
     """Return whether a function calls one of its preambles, or many functions of many operations.
 
     It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
     what it calls into each copy, and some take minutes for the copies of a long function.
     """
-    calls = [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
+    calls = _calls(statements)
     own = {name for text in preambles for name in _DEFINITION.findall(text)} if calls else set()
     return len(calls) > MAX_CALLS or not own.isdisjoint(calls)
 
@@ -317,6 +322,7 @@ class Elemwise(Routine):
             arguments |= {
                 "lanes": self._lanes,
                 "vectors": self._lanes > 1 and not any(map(is_complex, self._array_dtypes)),
+                "one_by_one": self._lanes == 1 or len(_calls(str(arguments["statements"]))) > 1,
                 "repeated": tuple(self._places[a] for a in self._repeated_inputs),
             }
             return kernel_source("elemwise/simt", preambles=preambles, **arguments)
@@ -476,7 +482,9 @@ class Elemwise(Routine):
             return tiled
         kernel = self._kernels[index, "", NONE]
         units = share_out(shape, self._lanes, self._has_vectors(shape, strides))
-        sizes = ndrange(self.context, kernel, units.expected, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
+        sizes = ndrange(
+            self.context, kernel, units.expected, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"]
+        )
         argument = self._argument(self._plan_struct(index), index, shape, strides, **units._asdict())
         return _Plan(kernel, *sizes, argument)
 

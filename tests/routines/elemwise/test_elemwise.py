@@ -151,6 +151,25 @@ def test_rows_that_are_repeated(context, schedule, rng, columns):
     )
 
 
+def test_long_functions_off_the_vectors(context, schedule, rng):
+    """Two calls: where arrays are not aligned, one element after the other."""
+    if schedule == "cpu":
+        pytest.skip("of schedule simt")
+
+    def compute(x):
+        return ((x.call("exp") + x.call("sin")),)
+
+    function = Function(("float32",), ("float32",), compute, operations=4)
+    for size in (1, 4, 6, 129, 1000):
+        for start in (0, 1):
+            x = normal(rng, size + 1)
+            routine = Elemwise(context, function, ((False,),), 1, (False,), schedule)
+            got = routine(context.from_host(x)[start:][:size])[0].to_host()
+            x = x[start:][:size]
+            np.testing.assert_allclose(got, np.exp(x) + np.sin(x), rtol=1e-5, atol=1e-6)
+            assert "q < 4" in routine.sources()[0].source
+
+
 def test_units_of_rows(schedule):
     assert share_out((), 4) == (1, 1, 0, 1, 1, 0)
     assert share_out((1000,), 1) == (1000, 1000, 0, 1000, 1, 0)
