@@ -23,10 +23,7 @@ class Queue:
     caused it; `hooks`: the driver's hooks; None: there are none; `handle`: the pyopencl queue; `capture`: the capture
     of launches that is under way; None if there is none; `may_take_long`: whether the next wait may take long: a driver
     compiles, or the last wait was long. This thread then handles signals while another one waits.
-    `takes_commands_of_all`: whether any thread may enqueue the commands of another one.
     """
-
-    takes_commands_of_all = True
 
     def __init__(
         self, context: "cl.Context", device: "cl.Device", synchronous: bool = False, hooks: QueueHooks | None = None

@@ -66,8 +66,6 @@ class _ProfilingQueue(Queue):
     `like`: the queue that it replaces; `log`: receives the commands.
     """
 
-    takes_commands_of_all = False
-
     def __init__(self, like: Queue, log: CommandLog) -> None:
         context = log.context
         super().__init__(context.cl_context, context.device, like.synchronous)
@@ -127,7 +125,7 @@ class _ProfilingQueue(Queue):
         self._log_command(COPY, None, count, before, event)
 
 
-_REPLACED = ("handle", "launch", "write", "start_write", "start_read", "read", "copy", "takes_commands_of_all")
+_REPLACED = ("handle", "launch", "write", "start_write", "start_read", "read", "copy")
 _queues: dict[Context, _ProfilingQueue] = {}  # queues of contexts that were timed before
 
 

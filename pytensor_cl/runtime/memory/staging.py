@@ -4,7 +4,10 @@ A driver copies pageable memory through page-locked memory of its own, with one 
 page-locked memory the device copies by itself (54 GB/s), while the host copies the next piece.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from itertools import count
 from threading import Lock
 from typing import Any
@@ -13,8 +16,8 @@ import numpy as np
 
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.copy_threads import copying_threads, share_work
 from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.memory.result_memory import MIN_BYTES as MIN_RESULT_BYTES
 from pytensor_cl.runtime.memory.result_memory import ResultMemory
 from pytensor_cl.runtime.queue import Queue
@@ -27,6 +30,10 @@ LARGE, LARGE_SLOTS = 2 << 20, 8
 """Bytes of a slot for a piece of a large array, and the number of these slots."""
 MIN_PIECE = 1 << 18
 """Bytes of the smallest piece of a large array: a command and its thread take 10 to 20 us."""
+MAX_THREADS = 8
+"""Threads that copy pieces: one core copies 5 to 10 GB/s, a device takes up to 55."""
+MAX_READS = 4
+"""Downloads of pieces that are enqueued at a time; the other slots are copied from meanwhile."""
 _ALIGNMENT = 1 << 16
 _PROBE = 256  # bytes
 
@@ -34,15 +41,17 @@ _PROBE = 256  # bytes
 class Slot:
     """A part of the staging memory, for one transfer at a time.
 
-    `memory`: its bytes; `lock`: held by a thread that reads or writes them; `events`: the commands that do.
+    `memory`: its bytes; `lock`: held by a thread that reads or writes them; `events`: the commands that do; `copy`: the
+    copy by another thread that does; None if it was made at once.
     """
 
-    __slots__ = ("events", "lock", "memory")
+    __slots__ = ("copy", "events", "lock", "memory")
 
     def __init__(self, memory: np.ndarray) -> None:
         self.memory = memory
         self.lock = Lock()
         self.events: Sequence[Any] = ()
+        self.copy: Future[None] | None = None
 
     def is_busy(self) -> bool:
         """Return whether a thread holds the slot, or one of its commands has not run."""
@@ -50,10 +59,13 @@ class Slot:
         return self.lock.locked() or any(e.command_execution_status != complete for e in self.events)
 
     def wait(self) -> None:
-        """Wait for the commands."""
+        """Wait for the commands, and for the copy."""
         events, self.events = self.events, ()
         for event in events:
             event.wait()
+        copy, self.copy = self.copy, None
+        if copy is not None:
+            copy.result()
 
 
 def flat_bytes(array: np.ndarray) -> np.ndarray:
@@ -76,6 +88,9 @@ class Staging:
         self._numbers = count()
         self._small: list[Slot] = []
         self._large: list[Slot] = []
+        self._next = 0  # the large slot that was used longest ago
+        self._large_lock = Lock()  # held during the transfer of a large array
+        self._pool: ThreadPoolExecutor | None = None
         self._result_memory = ResultMemory()
         self.results: Slot | None = None  # for the results of replays, of which there is one at a time
 
@@ -129,7 +144,26 @@ class Staging:
         return self._small[next(self._numbers) % SMALL_SLOTS]
 
     def _next_large(self) -> Slot:
-        return self._large[next(self._numbers) % LARGE_SLOTS]
+        """Return the large slot that was used longest ago, when its transfer has ended."""
+        slot = self._large[self._next]
+        self._next = (self._next + 1) % LARGE_SLOTS
+        slot.wait()
+        return slot
+
+    def _start_copy(self, slot: Slot, target: np.ndarray, source: np.ndarray, is_only: bool) -> None:
+        """Copy a piece between a slot and an array, in another thread if it is not the only piece.
+
+        The threads do nothing but this. All commands are enqueued, and waited for, by the thread of the transfer.
+        """
+        if not is_only and copying_threads() > 1:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(copying_threads(), "pytensor-cl-copy")
+            try:
+                slot.copy = self._pool.submit(np.copyto, target, source)
+                return
+            except RuntimeError:  # the interpreter shuts down
+                pass
+        np.copyto(target, source)
 
     def upload(self, buffer: "cl.Buffer", array: np.ndarray) -> bool:
         """Copy a host array into a buffer, without waiting for the copy; the array may change afterwards.
@@ -149,20 +183,34 @@ class Staging:
                 slot.events = (self._queue.start_write(buffer, slot.memory[:nbytes]),)
             return True
         self._queue.note_unsupported("an upload")
-        source = flat_bytes(np.ascontiguousarray(array))
-        piece = _piece(nbytes)
-
-        def copy(number: int) -> None:
-            begin = number * piece
-            part, slot = source[begin : begin + piece], self._next_large()
-            with slot.lock:
-                slot.wait()
-                memory = slot.memory[: part.size]
-                np.copyto(memory, part)
-                slot.events = (self._queue.start_write(buffer, memory, begin),)
-
-        self._do(copy, ceil_div(nbytes, piece))
+        self._upload_pieces(buffer, flat_bytes(np.ascontiguousarray(array)))
         return True
+
+    def _upload_pieces(self, buffer: "cl.Buffer", source: np.ndarray) -> None:
+        """Copy pieces of an array to slots, in several threads, and enqueue their transfer in order."""
+        piece = _piece(source.size)
+        copied: deque[tuple[Slot, np.ndarray, int]] = deque()  # what is not enqueued yet
+
+        def write() -> None:
+            slot, memory, begin = copied[0]
+            slot.wait()
+            slot.events = (self._queue.start_write(buffer, memory, begin),)
+            copied.popleft()
+
+        with self._large_lock:
+            try:
+                for begin in range(0, source.size, piece):
+                    while copied and (len(copied) == LARGE_SLOTS or _is_copied(copied[0][0])):
+                        write()
+                    slot, part = self._next_large(), source[begin : begin + piece]
+                    memory = slot.memory[: part.size]
+                    self._start_copy(slot, memory, part, part.size == source.size)
+                    copied.append((slot, memory, begin))
+                while copied:
+                    write()
+            finally:  # after an error too, no thread copies any more
+                for slot, *_ in copied:
+                    slot.wait()
 
     def empty_result(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
         """Return an array of `nbytes` bytes for `download`, with arbitrary values."""
@@ -191,27 +239,43 @@ class Staging:
                 np.copyto(target, slot.memory[:nbytes])
             return True
         queue.finish_for_download()
-        piece = _piece(nbytes)
-
-        def copy(number: int) -> None:
-            begin = number * piece
-            part, slot = target[begin : begin + piece], self._next_large()
-            with slot.lock:
-                slot.wait()
-                memory = slot.memory[: part.size]
-                queue.start_read(memory, buffer, offset + begin).wait()
-                np.copyto(part, memory)
-
-        self._do(copy, ceil_div(nbytes, piece))
+        self._download_pieces(target, buffer, offset)
         return True
 
-    def _do(self, work: Callable[[int], None], pieces: int) -> None:
-        """Do the pieces of a transfer, in several threads if the queue allows it."""
-        if self._queue.takes_commands_of_all:
-            share_work(work, pieces)
-        else:
-            for piece in range(pieces):
-                work(piece)
+    def _download_pieces(self, target: np.ndarray, buffer: "cl.Buffer", offset: int) -> None:
+        """Enqueue the transfers of pieces to slots, and copy these to an array in several threads."""
+        piece = _piece(target.size)
+        reads: deque[tuple[Slot, np.ndarray, np.ndarray]] = deque()
+
+        def finish() -> None:
+            slot, memory, part = reads.popleft()
+            slot.wait()
+            self._start_copy(slot, part, memory, part.size == target.size)
+
+        with self._large_lock:
+            try:
+                for begin in range(0, target.size, piece):
+                    if len(reads) == MAX_READS:
+                        finish()
+                    slot, part = self._next_large(), target[begin : begin + piece]
+                    memory = slot.memory[: part.size]
+                    slot.events = (self._queue.start_read(memory, buffer, offset + begin),)
+                    reads.append((slot, memory, part))
+                while reads:
+                    finish()
+            finally:
+                for slot in self._large:
+                    slot.wait()
+
+
+def _is_copied(slot: Slot) -> bool:
+    return slot.copy is None or slot.copy.done()
+
+
+@lru_cache(1)
+def copying_threads() -> int:
+    """Return how many threads copy a large array: half of the cores, as the others have work, too."""
+    return max(1, min(MAX_THREADS, granted_cores() // 2))
 
 
 def _piece(nbytes: int) -> int:
