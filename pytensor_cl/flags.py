@@ -117,7 +117,8 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__parallel_compile",
         "BoolParam",
         True,
-        "With PoCL: compile the kernels of a function that has many new ones on all cores, in worker processes.",
+        "With PoCL and on GPUs: compile the kernels of a function that has many new ones on all cores, in worker "
+        "processes.",
         mutable=False,
     ),
     Flag(

@@ -25,6 +25,7 @@ from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
 from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, buffer_over, with_preceding_bytes
 from pytensor_cl.runtime.memory.staging import Staging
+from pytensor_cl.runtime.parallel_build import ParallelBuild
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.pyopencl_array import refuse_pyopencl_array
 from pytensor_cl.runtime.queue import Queue
@@ -121,14 +122,18 @@ class Context:
             self.mappings.advise_huge_pages,
             self._hooks.memory_flags,
         )
+        by_reference = not features.struct_arguments
+        # CPUs: PoCL has compile workers of its own, and others compile on all cores.
+        has_workers = settings.parallel_compile and self.info.kind != "cpu"
         self.programs = ProgramCache(
             self.cl_context,
             options,
             settings.cache_dir,
             self._hooks.build_variants,
             self._hooks.precompile,
-            structs_by_reference=not features.struct_arguments,
+            structs_by_reference=by_reference,
             check_room=self._hooks.check_room,
+            parallel=ParallelBuild(entry.handle, options, settings.cache_dir, by_reference) if has_workers else None,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
