@@ -14,8 +14,7 @@
 ##             the matrices of the batch.
 ## Invariants  Local memory: scores [other][own + 4]; `tiles` has in turn own and other operands of a step along the
 ##             features, [step][own + 4] and [step][other + 4], largest scores or sums of the work-items of a row,
-##             [other / 4][own + 4], and `step` rows of the added operand, [step][chunk + 4]. What a step needs is loaded
-##             while the one before is computed. Elements past the end are zero; their scores are -inf. Every barrier is
+##             [other / 4][own + 4], and `step` rows of the added operand, [step][chunk + 4]. Elements past the end are zero; their scores are -inf. Every barrier is
 ##             in uniform control flow.
 ## Reference   FlashAttention-2 (Dao 2023); online softmax (Milakov and Gimelshein 2018).
 <%page args="name, kind, ctype, index, own, other, height, vectors, step, causal, mask_type, dropout"/>
@@ -36,6 +35,8 @@
     added = {"forward": "v", "query_gradient": "k", "key_gradient": "q", "value_gradient": "grad"}[kind]
     features = "values" if kind in ("forward", "value_gradient") else "features"
     T4 = f"{ctype}4"
+    # GPUs have an instruction for powers of two; where the argument's rounding counts, the result is near zero.
+    power = lambda x: f"exp2(1.44269504f * ({x}))" if ctype == "float" else f"exp({x})"
     own_loads, other_loads, added_loads = (-(-n // 4 // items) for n in (own * step, other * step, chunk * run))
 %>
 ## Whether vectors of four can be loaded from the rows of a matrix.
@@ -103,17 +104,14 @@ p.${x}.col == 1 && p.${x}.row % 4 == 0 && (size_t)${pointer} % sizeof(${T4}) == 
             ${load_step("v", other_loads, other, f"other_{others}", others, f"other_{others}_vectors", "c0", "other_count",
                         depth)}
 </%def>
-            ${load_both()}
             while (e0 < ${depth}) {
+                ${load_both()}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 ${store_step("u", own_loads, own, "tiles", own_row)}
                 ${store_step("v", other_loads, other, f"tiles + {step * own_row}", other_row)}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 e0 += ${step};
-                if (e0 < ${depth}) {
-                    ${load_both()}
-                }
-                #pragma unroll 2
+                #pragma unroll 1
                 for (int e = 0; e < ${step}; e++) {
                     const ${T4} b = *(__local const ${T4} *)(tiles + ${step * own_row} + e * ${other_row} + 4 * tx);
                     % for h in H:
@@ -170,7 +168,7 @@ ${name}_factor((uint)(n * p.heads + h), (uint)(${query}), (uint)(${key}), seed +
                 (${T4})(${", ".join(value(4 * h + i) for i in C)});
             % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
-            #pragma unroll 2
+            #pragma unroll 1
             for (int t = 0; t < ${columns}; t++) {
                 % for h in H:
                 {
@@ -268,9 +266,9 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
             % for i in R:
             {
                 const ${ctype} shift = found${i} == -INFINITY ? 0 : found${i};  // no key so far
-                const ${ctype} factor = exp(largest${i} - shift);
+                const ${ctype} factor = ${power(f'largest{i} - shift')};
                 largest${i} = found${i};
-                s${i} = exp(s${i} - shift);
+                s${i} = ${power(f's{i} - shift')};
                 sum${i} = sum${i} * factor + (s${i}.s0 + s${i}.s1 + s${i}.s2 + s${i}.s3);
                 % for j in N:
                 o${i}_${j} *= factor;
@@ -298,7 +296,7 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
             % for i in R:
             % for j in C:
             {
-                const ${ctype} score = s${i}.s${j}, part = exp(score - log_sum${i if owns_queries else j});
+                const ${ctype} score = s${i}.s${j}, part = ${power(f'score - log_sum{i if owns_queries else j}')};
                 <%
                     kept = f"{factor(i, j)} * " if dropout else ""
                     of_query = i if owns_queries else j
@@ -330,8 +328,8 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
             }
             % endfor
 </%def>
-            ${load_added()}
             while (r0 < depth) {
+                ${load_added()}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 % for l in range(added_loads):
                 {
@@ -345,10 +343,7 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
                 barrier(CLK_LOCAL_MEM_FENCE);
                 __local const ${ctype} *const block = scores + r0 * ${own_row} + 4 * ty;
                 r0 += ${run};
-                if (r0 < depth) {
-                    ${load_added()}
-                }
-                #pragma unroll 2
+                #pragma unroll 1
                 for (int r = 0; r < ${run}; r++) {
                     % for j in N:
                     const ${T4} x${j} = *(__local const ${T4} *)(tiles + r * ${chunk_row} + ${j * other} + 4 * tx);

@@ -11,7 +11,7 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
-from pytensor_cl.routines.attention.limits import BLOCK_TILES, ITEMS_PER_UNIT, SIMT_STEP, SIMT_TILES
+from pytensor_cl.routines.attention.limits import BLOCK_TILES, ITEMS_PER_UNIT, SIMT_STEP, SIMT_TALL_TILE, SIMT_TILES
 from pytensor_cl.routines.base.blas import lanes_of, register_bytes
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type, local_memory
 from pytensor_cl.routines.base.routine import Plans, Routine
@@ -199,16 +199,16 @@ class _AttentionRoutine(Routine):
             **tile._asdict(),
         )
 
-    def _simt_tile(self, rows: int | None = None, tiles_of_rows: int = 1) -> _SimtTile:
-        """Return the tile for `tiles_of_rows` times so many own rows; None: for very many."""
-        info, known = self.limits.info, [_SimtTile(*t) for t in SIMT_TILES[self.dtype.itemsize]]
+    def _simt_tile(self, kind: str, depth: int = 1, rows: int = 1, matrices: int = 1) -> _SimtTile:
+        """Return the tile for a kernel that adds up rows of `depth` features, for `matrices` times so many own rows."""
+        info, tiles = self.limits.info, [_SimtTile(*t) for t in SIMT_TILES[self.dtype.itemsize]]
+        tall = _SimtTile(*SIMT_TALL_TILE)
+        holds_few = kind in ("forward", "value_gradient") and tall.vectors(depth) == 1
+        is_enough = ceil_div(rows, tall.own) * matrices >= info.compute_units
+        if self.dtype == np.float32 and holds_few and is_enough:
+            tiles = [tall, *tiles]
         room = local_memory(info) // self.dtype.itemsize
-        fitting = [t for t in known if t.items <= info.max_work_group_size and t.elements <= room] or known[-1:]
-        if rows is None:
-            return fitting[0]
-        as_large = [t for t in fitting if t.items >= fitting[0].items]
-        enough = (t for t in as_large if ceil_div(rows, t.own) * tiles_of_rows >= info.compute_units)
-        return next(enough, as_large[-1])
+        return next((t for t in tiles if t.items <= info.max_work_group_size and t.elements <= room), tiles[-1])
 
     @property
     def _block(self) -> int:
@@ -217,7 +217,7 @@ class _AttentionRoutine(Routine):
     def _sources(self, *kinds: str) -> tuple[KernelSource, ...]:
         if self.schedule == "cpu":
             return tuple(map(self._source, kinds))
-        return tuple(self._simt_source(kind, self._simt_tile(), 1, "int") for kind in kinds)
+        return tuple(self._simt_source(kind, self._simt_tile(kind), 1, "int") for kind in kinds)
 
     def _kernel(self, source: KernelSource, work_items: int = 1) -> Kernel:
         if source not in self._kernels:
@@ -280,8 +280,10 @@ class _AttentionRoutine(Routine):
         owns_queries = kind in ("forward", "query_gradient")
         depth = x.v.shape[-1] if kind in ("forward", "value_gradient") else features
         rows, matrices = (queries, batch * heads) if owns_queries else (keys, batch * shared)
-        tile = self._simt_tile(rows, matrices)
-        vectors = tile.vectors(depth)
+        tile = self._simt_tile(kind, depth, rows, matrices)
+        # The sums of gradients of float64 that are twice as wide do not fit into registers.
+        is_narrow = self.dtype == np.float64 and kind in ("query_gradient", "key_gradient")
+        vectors = 1 if is_narrow else tile.vectors(depth)
         tiles = ceil_div(rows, tile.own) * ceil_div(depth, vectors * tile.other)
         margin = tile.own + vectors * tile.other + SIMT_STEP
         layouts = (v for v in x if v is not None and len(v.shape) == _NDIM)

@@ -278,14 +278,14 @@ def simplify(problem: Problem) -> Problem:
     return problem._replace(axes=(*lead, *axes))
 
 
-def is_large_pointwise(p: Problem) -> bool:
-    """Return whether a simplified problem multiplies a matrix by each image as it is, and images are large."""
+def is_large_pointwise(p: Problem, least: int = MIN_POINTWISE_POSITIONS) -> bool:
+    """Return whether a simplified problem multiplies a matrix by each image as it is, of `least` positions or more."""
     *outer, last = p.axes
     return (
         all(a.out == a.taps == a.image == 1 for a in outer)
         and last[:4] == (last.image, 1, last.image, 1)
         and not last.pad
-        and last.out >= MIN_POINTWISE_POSITIONS
+        and last.out >= least
     )
 
 

@@ -19,6 +19,7 @@ from pytensor_cl.routines.conv.limits import (
     SIMT_LARGE_COLUMNS,
     SIMT_LARGE_ROWS,
     SIMT_LARGE_STEP,
+    SIMT_MIN_POINTWISE_POSITIONS,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_SPLIT_K_TERMS,
     SIMT_TILES,
@@ -148,7 +149,7 @@ class SimtSchedule:
             return Method("naive")
         if self._suits_winograd(p):
             return Method("winograd")
-        if is_large_pointwise(p):
+        if is_large_pointwise(p, SIMT_MIN_POINTWISE_POSITIONS):
             return Method("pointwise")
         return self.tiles(p)
 

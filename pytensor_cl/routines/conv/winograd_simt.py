@@ -20,6 +20,7 @@ from pytensor_cl.routines.conv.limits import (
     SIMT_WINOGRAD_IMAGE_BYTES,
     SIMT_WINOGRAD_LAUNCH_COST,
     SIMT_WINOGRAD_NEIGHBOURS,
+    SIMT_WINOGRAD_ROW_ELEMENTS,
     SIMT_WINOGRAD_TILE,
 )
 from pytensor_cl.routines.conv.plan import CALL, Problem, encode
@@ -30,8 +31,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-_POINTS = SIZE**2
-_VECTOR = 4  # elements of which rows are multiples, so that matrix products load and store vectors
+_POINTS = SIZE * SIZE
 _TILES = Struct(("long", "first images rows cols u_row u_point v_row v_point m_row m_point"))
 _KERNELS = ("filters", "inputs", "outputs")
 
@@ -135,8 +135,8 @@ class WinogradSimt:
         each = _image_elements(p) * self.dtype.itemsize
         bounds = part_bounds(p.batch, max(1, SIMT_WINOGRAD_CHUNK_BYTES // each))
         rows, cols = (ceil_div(a.out, COUNT) for a in p.axes[-2:])
-        u_row = round_up(p.m, _VECTOR)
-        row = round_up(max(b - a for a, b in pairwise(bounds)) * rows * cols, _VECTOR)
+        u_row = round_up(p.m, SIMT_WINOGRAD_ROW_ELEMENTS)
+        row = round_up(max(b - a for a, b in pairwise(bounds)) * rows * cols, SIMT_WINOGRAD_ROW_ELEMENTS)
         c, m = p.groups * p.c, p.groups * p.m
         return tuple(
             _Tiles(a, b - a, rows, cols, u_row, c * u_row, row, c * row, row, m * row) for a, b in pairwise(bounds)

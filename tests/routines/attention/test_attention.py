@@ -1,8 +1,11 @@
 """Attention and its gradients against NumPy: schedules, dtypes, masks, strides, empty arrays, dropout, memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from pytensor_cl.routines.attention import routine
 from pytensor_cl.routines.attention.routine import Attention, AttentionGrad, Form
 from pytensor_cl.runtime.layout import Layout
 from tests.small_device import small_device
@@ -16,6 +19,7 @@ CASES = {
     "more queries": ((1, 3, 3, 210, 97, 5, 7), "lower_right", None, None),
     "keys": ((2, 3, 3, 1, 300, 64, 64), "lower_right", (2, 1, 1, 300), "bool"),
     "mask of queries": ((1, 3, 3, 60, 90, 8, 8), "lower_right", (1, 3, 60, 1), "float"),
+    "wide": ((1, 2, 1, 70, 67, 132, 76), "lower_right", None, None),
     "no query": ((1, 2, 2, 0, 5, 3, 6), None, None, None),
     "no key": ((1, 2, 2, 3, 0, 3, 6), None, None, None),
     "no feature": ((1, 2, 2, 3, 5, 0, 6), None, None, None),
@@ -103,7 +107,39 @@ def test_values(context, rng, schedule, case):
     check(context, schedule, *draw(rng, case))
 
 
-@pytest.mark.parametrize("case", ["grouped", "added mask"])
+@pytest.mark.parametrize("case", ["blocks", "wide"])
+def test_wide_indices(context, rng, monkeypatch, case):
+    monkeypatch.setattr(routine, "index_type", lambda reach: "long")
+    check(context, "simt", *draw(rng, case))
+
+
+def test_tiles_suit_the_device_and_the_problem(context):
+    """Tall tiles where there is one for each compute unit, for kernels that hold few sums."""
+    tiles = {}
+    for dtype in ("float32", "float64"):
+        attention = Attention(context, dtype, Form(), schedule="simt")
+        info = replace(context.info, compute_units=132, max_work_group_size=1024, local_memory=48 << 10)
+        for kind, depth, rows in (
+            ("forward", 64, 1024),
+            ("forward", 64, 512),
+            ("forward", 128, 1024),
+            ("value_gradient", 64, 1024),
+            ("key_gradient", 64, 1024),
+        ):
+            attention.limits.info = info
+            tiles[dtype, kind, depth, rows] = attention._simt_tile(kind, depth, rows, 16)
+            attention.limits.info = replace(info, max_work_group_size=64)
+            assert attention._simt_tile(kind, depth, rows, 16) == (32, 32, 4)
+            attention.limits.info = replace(info, local_memory=8 << 10)
+            smaller = {"float32": (16, 16, 4), "float64": (8, 8, 4)}[dtype]
+            assert attention._simt_tile(kind, depth, rows, 16) == smaller
+    singles = [tiles.pop(key) for key in list(tiles) if key[0] == "float32"]
+    assert [tile.own for tile in singles] == [64, 32, 32, 64, 32]
+    assert {tile.other for tile in singles} == {64}
+    assert set(tiles.values()) == {(32, 32, 4)}
+
+
+@pytest.mark.parametrize("case", ["grouped", "added mask", "wide"])
 def test_double(context, rng, schedule, case):
     check(context, schedule, *draw(rng, case, "float64"), tolerance=1e-11)
 

@@ -146,6 +146,8 @@ POINTWISE = {
     "large images": ((2, 10, 24, 25), (13, 10, 1, 1), {}),
     "groups": ((2, 24, 23, 29), (30, 8, 1, 1), {"groups": 3, "flip": True}),
     "one dimension": ((3, 9, 600), (14, 9, 1), {}),
+    "a product on GPUs": ((3, 9, 8, 16), (14, 9, 1, 1), {}),
+    "less than one": ((3, 9, 127), (14, 9, 1), {}),
 }
 
 
@@ -156,7 +158,8 @@ def test_pointwise(context, make, rng, schedule, case):
     routine = make(ConvForward, "float32", len(shape) - 2, **parameters)
     x, w = Layout.contiguous(shape), Layout.contiguous(kernel)
     problem = simplify(routine.problems(x, w, *routine.layout(x, w))[0])
-    assert routine.engine.method(problem).name == "pointwise"
+    least = {"cpu": 512, "simt": 128}[schedule]
+    assert (routine.engine.method(problem).name == "pointwise") == (problem.columns // shape[0] >= least)
 
 
 def test_pointwise_of_any_strides(context, make, rng):
