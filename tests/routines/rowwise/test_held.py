@@ -78,7 +78,7 @@ def test_operands_that_all_rows_share(context, rng):
     want = centred / np.sqrt(np.square(centred).sum(1, keepdims=True)) * gain + bias
     check(routine(*map(context.from_host, (x, gain, bias))), (want,), 1e-5)
     ((variant, _),) = routine._kernels
-    assert routine._rendered.most_held == MAX_HELD and variant.held == MIN_HELD
+    assert routine._rendered.most_held == MAX_HELD and variant.held >= MIN_HELD
     assert variant.access == ("vector", "vector", "gather", "vector")
 
 
