@@ -261,7 +261,7 @@ ${common.declarations()}
 % if index == "long" or (itemsize == 8 and not matrix):
 ## 64-bit indices take too many registers for a limit, and float64 needs no second work-group to fill its units.
 % else:
-// Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
+// 512 work-items run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
 % endif
 __kernel __attribute__((reqd_work_group_size(32, ${items // 32}, 1)))
 void ${name}(${common.parameters()})

@@ -55,9 +55,9 @@ SIMT_TILES = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-gro
 SIMT_LARGE_TILES = {
     "float32": ((128, 128, 8, 1, 1.0), (128, 64, 16, 2, 1.1), (64, 64, 32, 4, 1.2), (32, 64, 32, 8, 1.6)),
     "float64": ((128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.1), (32, 64, 16, 4, 1.4)),
-    "matrix": ((128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.2)),
+    "matrix": ((128, 128, 8, 1, 0.9), (128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.2)),
 }
-SIMT_LARGE_ITEMS = 256  # work-items of a work-group
+SIMT_ITEM_BYTES = 256  # size of the sums of a work-item
 SIMT_ALONE_COST = 1.5  # cost of the multiply-adds of a work-group that has a compute unit to itself
 # Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up
 # partial sums, of each part of it, and of a byte of partial sums.

@@ -14,7 +14,7 @@ from pytensor_cl.routines.gemm.limits import (
     SIMT_FEW_COLUMNS,
     SIMT_FEW_ROWS,
     SIMT_GROUP_COST,
-    SIMT_LARGE_ITEMS,
+    SIMT_ITEM_BYTES,
     SIMT_LARGE_TILES,
     SIMT_LAUNCH_COST,
     SIMT_MOST_GROUPS,
@@ -98,10 +98,18 @@ def large_tiles(dtype: np.dtype, matrix: int) -> tuple[tuple[WorkGroupTile, floa
     `matrix`: k of the instruction for matrices of float64; 0: there is none.
     """
     matrix = matrix if dtype == np.float64 else 0
+    found = SIMT_LARGE_TILES.get("matrix" if matrix else dtype.name, ())
+    items = [rows * columns * slices * dtype.itemsize // SIMT_ITEM_BYTES for rows, columns, _, slices, _ in found]
     return tuple(
-        (WorkGroupTile(_LARGE, (32, SIMT_LARGE_ITEMS // 32), step, rows, columns, slices=slices, matrix=matrix), cost)
-        for rows, columns, step, slices, cost in SIMT_LARGE_TILES.get("matrix" if matrix else dtype.name, ())
+        (WorkGroupTile(_LARGE, (32, count // 32), step, rows, columns, slices=slices, matrix=matrix), cost)
+        for count, (rows, columns, step, slices, cost) in zip(items, found, strict=True)
     )
+
+
+def _fits(tile: WorkGroupTile, info: DeviceInfo, dtype: np.dtype) -> bool:
+    """Return whether the device has the local memory and the work-group size for a tile with sums in registers."""
+    is_small = tile.local_elements * dtype.itemsize <= local_memory(info)
+    return is_small and prod(tile.group) <= info.max_work_group_size
 
 
 def _padding(dtype: np.dtype, step: int) -> int:
@@ -127,11 +135,8 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
 
 def runs_large(info: DeviceInfo, dtype: np.dtype) -> bool:
     """Return whether the device runs tiles with sums in registers."""
-    smallest = min(
-        (2 * t.step * (t.rows + t.columns) for t, _ in large_tiles(dtype, info.features.matrix_f64)), default=0
-    )
-    fits = 0 < smallest * dtype.itemsize <= local_memory(info)
-    return fits and info.max_work_group_size >= SIMT_LARGE_ITEMS and info.has_large_tiles
+    tiles = large_tiles(dtype, info.features.matrix_f64)
+    return info.has_large_tiles and any(_fits(tile, info, dtype) for tile, _ in tiles)
 
 
 def _cost(
@@ -162,9 +167,12 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -
     best: tuple[float, WorkGroupTile] | None = None
     for tile, relative in large_tiles(dtype, info.features.matrix_f64):
         groups = tile.tiles(shape.m, shape.n) * prod(shape.batch)
-        fits = tile.local_elements * dtype.itemsize <= local_memory(info)
         most = _most_parts(tile, shape, info.compute_units)
-        if not fits or groups * most > SIMT_MOST_GROUPS or (on_cpu and groups * most < info.compute_units):
+        if (
+            not _fits(tile, info, dtype)
+            or groups * most > SIMT_MOST_GROUPS
+            or (on_cpu and groups * most < info.compute_units)
+        ):
             continue
         for parts in (1 << n for n in range(most.bit_length())):
             split = tile._replace(split_k=parts)

@@ -54,7 +54,7 @@ def emulated(source):
     )
     assert count
     depth = 8 if "MMA_8" in text else 4
-    text = re.sub(r"(__local double space\[.*)", r"\1\n    __local double kept[256][6];", text)
+    text = re.sub(r"(__local double space\[.*)", r"\1\n    __local double kept[512][6];", text)
     return source._replace(source=f"#define DEPTH {depth}\n{EMULATION}{text}")
 
 
