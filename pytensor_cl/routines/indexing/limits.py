@@ -47,6 +47,7 @@ FEW_TILES = 8  # times that the positions are read at most
 FEW_READS = 1 << 25  # values times tiles of positions above which sorting is faster than reading the positions again
 FEW_GROUPS_PER_UNIT = 6  # work-groups whose sums fit the local memory of a compute unit
 MIN_ITEM_FEW = 16  # values that are worth a work-item, which clears its sums first
+MAX_ITEM_FEW = 1024  # values that a work-item adds up one after the other, whose sum in float32 stays accurate
 FINISHED_SUMS = 8  # neighbouring sums that a work-group finishes at once: whole sectors of memory
 ATOMIC_ITEM_VALUES = 4  # values that a work-item reads before it adds the first
 

@@ -18,6 +18,7 @@ from pytensor_cl.routines.indexing.limits import (
     FEW_ROW_STEP,
     FEW_TILES,
     FINISHED_SUMS,
+    MAX_ITEM_FEW,
     MIN_ITEM_FEW,
 )
 from pytensor_cl.runtime.array import GpuArray
@@ -71,7 +72,9 @@ def cut_few(limits: WorkGroupLimits, units: int, itemsize: int, span: int, eleme
     tiles = ceil_div(span, rows), ceil_div(elements, columns)
     if tiles[0] > FEW_TILES or (tiles[0] > 1 and tiles[0] * count * elements > FEW_READS) or tiles[1] > MAX_GROUPS:
         return None
-    wanted = max(1, min(FEW_GROUPS_PER_UNIT * units // prod(tiles), count * columns // (group * MIN_ITEM_FEW)))
+    items = count * columns // group  # values for each work-item of a single work-group
+    busy = min(FEW_GROUPS_PER_UNIT * units // prod(tiles), items // MIN_ITEM_FEW)
+    wanted = max(1, busy, items // MAX_ITEM_FEW)
     chunk = ceil_div(count, wanted)
     return FewCut(group, limits.size(GROUP_ITEMS, itemsize), rows, columns, tiles, ceil_div(count, chunk), chunk)
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
 from pytensor_cl.codegen.template import kernel_source
+from pytensor_cl.routines.base.ndrange import WorkGroupLimits
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Atomic, _Few, _Sorted
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
+from pytensor_cl.routines.indexing.scatter_few import cut_few
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan
 from pytensor_cl.runtime.context import Context, Settings
 from tests.conftest import DRIVERS
@@ -226,6 +229,17 @@ def test_few_positions_of_arrays_of_any_strides(context, rng, shape):
         np.testing.assert_array_equal(got, expected_scatter(True, host, y, i))
     assert all(isinstance(plan.way, _Few) for plan in add._plans._plans.values())
     np.testing.assert_array_equal(device.to_host(), x)
+
+
+def test_work_of_few_positions(context):
+    """Chunks keep the device busy, none so long that a sum in float32 loses digits."""
+    cut = partial(cut_few, WorkGroupLimits(context), 132, 4)
+    small, large = cut(85, 1, 1_200_000), cut(85, 1, 1 << 30)
+    assert small.parts == pytest.approx(792, abs=5) and small.chunk * small.parts >= 1_200_000
+    assert large.chunk <= 1024 * large.group + large.group
+    assert cut(85, 32, 5000).parts * 16 * 2 <= 5000 + 32 * 16 * 2
+    assert cut(1 << 20, 1, 1 << 22) is None
+    assert cut(300, 1, 100_000).tiles == (3, 1) and cut(20, 100, 100_000).tiles == (1, 4)
 
 
 def test_few_positions_add_up_the_same_each_time(context, rng):
