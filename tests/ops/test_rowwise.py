@@ -281,6 +281,20 @@ def test_numbers_that_rows_are_scaled_by_are_computed_with_them(context, rng):
                 np.testing.assert_allclose(got, wanted, rtol=2e-5)
 
 
+def test_the_mean_of_what_rows_have_left_is_one_kernel_on_a_gpu(context, rng):
+    x = pt.fmatrix("x")
+    outputs = -pt.sqr(log_softmax(x, axis=1)).sum() / 3
+    value = rng.normal(size=(300, 20)).astype("float32")
+    scores = value - np.log(np.exp(value).sum(axis=1, keepdims=True))
+    for schedule, others in (("cpu", [GpuCAReduce, GpuElemwise]), ("simt", [GpuRowwise])):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DeviceInfo, "schedule", property(lambda self, s=schedule: s))
+            f = opencl([x], outputs)
+            assert len(kinds(f)) == 1 + len(others)
+            assert all(issubclass(kind, one) for kind, one in zip(kinds(f), [GpuRowwise, *others], strict=True))
+            np.testing.assert_allclose(f(value), -np.sum(scores**2) / 3, rtol=1e-5)
+
+
 def test_a_shape_that_was_learnt_late(context, rng):
     """A sum over the rows of a column whose width was unknown when the sum was made is not fused with nodes of a known width."""
     x = pt.tensor("x", dtype="float32", shape=(None, 1))

@@ -52,7 +52,10 @@ def _whole_update(fgraph: FunctionGraph, node: Apply) -> Variable | None:
         value = constant(value.data.reshape([1 if d == "x" else value.data.shape[d] for d in order]))
     elif order != list(range(value.type.ndim)):
         value = value.dimshuffle(*order)
-    return second(array, value) if node.op.set_instead_of_inc else add(array, value)
+    if not node.op.set_instead_of_inc:
+        return add(array, value)
+    is_repeated = any(n == 1 != m for n, m in zip(value.type.shape, array.type.shape, strict=True))
+    return second(array, value) if is_repeated else value
 
 
 def _reduced_first(node: Apply) -> Variable | None:

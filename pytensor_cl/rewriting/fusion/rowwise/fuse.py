@@ -238,9 +238,17 @@ def _makes_number(node: Apply, domain: FusionDomain) -> bool:
 
 
 def _is_profitable(group: dict[Apply, None], domain: FusionDomain) -> bool:
-    """Return whether fusing saves a pass over memory: another reduction, or a full array, shares it."""
-    reductions = sum(isinstance(node.op, GpuCAReduce) for node in group)
-    return reductions > 0 and (reductions > 1 or any(domain.is_full(node) for node in group))
+    """Return whether fusing saves a pass over memory: another reduction, or a full array, shares it.
+
+    On a GPU a launch is worth as much where the reduction is short: of what another reduction has left.
+    """
+    reductions = [node for node in group if isinstance(node.op, GpuCAReduce)]
+    if len(reductions) == 1 and len(group) > 1 and get_context(domain.context_name).info.schedule == "simt":
+        source = reductions[0].inputs[0].owner
+        is_short = source is not None and isinstance(source.op, GpuCAReduce)
+        if is_short and any(isinstance(node.op, GpuElemwise) for node in group):
+            return True
+    return len(reductions) > 1 or (len(reductions) > 0 and any(domain.is_full(node) for node in group))
 
 
 def fuse_rows(fgraph: FunctionGraph) -> None:
