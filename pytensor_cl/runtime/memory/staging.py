@@ -149,19 +149,19 @@ class Staging:
                 slot.events = (self._queue.start_write(buffer, slot.memory[:nbytes]),)
             return True
         self._queue.note_unsupported("an upload")
-        source = flat_bytes(np.ascontiguousarray(array))
-        piece = _piece(nbytes)
+        source, row_bytes = _rows(array)
+        rows = max(1, _piece(nbytes) // row_bytes)
 
         def copy(number: int) -> None:
-            begin = number * piece
-            part, slot = source[begin : begin + piece], self._next_large()
+            begin = number * rows
+            part, slot = source[begin : begin + rows], self._next_large()
             with slot.lock:
                 slot.wait()
-                memory = slot.memory[: part.size]
-                np.copyto(memory, part)
-                slot.events = (self._queue.start_write(buffer, memory, begin),)
+                memory = slot.memory[: part.nbytes]
+                np.copyto(memory.view(part.dtype).reshape(part.shape), part)
+                slot.events = (self._queue.start_write(buffer, memory, begin * row_bytes),)
 
-        self._do(copy, ceil_div(nbytes, piece))
+        self._do(copy, ceil_div(len(source), rows))
         return True
 
     def empty_result(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
@@ -212,6 +212,14 @@ class Staging:
         else:
             for piece in range(pieces):
                 work(piece)
+
+
+def _rows(array: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return an array to be copied by rows, and the bytes of a row; the rows of a contiguous array are its bytes."""
+    row_bytes = array.nbytes // len(array) if array.ndim else 0
+    if not array.flags.c_contiguous and row_bytes <= LARGE:
+        return array.view(np.ndarray), row_bytes
+    return flat_bytes(np.ascontiguousarray(array)), 1
 
 
 def _piece(nbytes: int) -> int:
