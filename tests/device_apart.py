@@ -7,13 +7,14 @@ from functools import cache
 from pytensor_cl.runtime.context import Context, Settings
 from pytensor_cl.runtime.device import resolve
 from pytensor_cl.runtime.registry import _registry, add_context, default_context
+from tests.conftest import DRIVERS
 
 NAME = "apart"
 
 
-def device_apart(driver="pocl", **changes):
-    """The facts of a GPU, with a CPU behind them; `changes` are further facts."""
-    entry = resolve(f"opencl:{driver}")
+def device_apart(**changes):
+    """The facts of a GPU, with a CPU behind them if there is no GPU; `changes` are further facts."""
+    entry = resolve(f"opencl:{DRIVERS[0]}")
     info = dataclasses.replace(entry.info, kind="gpu", shares_host_memory=False, **changes)
     return dataclasses.replace(entry, info=info)
 

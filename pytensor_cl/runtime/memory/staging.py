@@ -183,12 +183,13 @@ class Staging:
                 slot.events = (self._queue.start_write(buffer, slot.memory[:nbytes]),)
             return True
         self._queue.note_unsupported("an upload")
-        self._upload_pieces(buffer, flat_bytes(np.ascontiguousarray(array)))
+        self._upload_pieces(buffer, array)
         return True
 
-    def _upload_pieces(self, buffer: "cl.Buffer", source: np.ndarray) -> None:
+    def _upload_pieces(self, buffer: "cl.Buffer", array: np.ndarray) -> None:
         """Copy pieces of an array to slots, in several threads, and enqueue their transfer in order."""
-        piece = _piece(source.size)
+        source, row_bytes = _rows(array)
+        rows = max(1, _piece(array.nbytes) // row_bytes)
         copied: deque[tuple[Slot, np.ndarray, int]] = deque()  # what is not enqueued yet
 
         def write() -> None:
@@ -199,13 +200,13 @@ class Staging:
 
         with self._large_lock:
             try:
-                for begin in range(0, source.size, piece):
+                for begin in range(0, len(source), rows):
                     while copied and (len(copied) == LARGE_SLOTS or _is_copied(copied[0][0])):
                         write()
-                    slot, part = self._next_large(), source[begin : begin + piece]
-                    memory = slot.memory[: part.size]
-                    self._start_copy(slot, memory, part, part.size == source.size)
-                    copied.append((slot, memory, begin))
+                    slot, part = self._next_large(), source[begin : begin + rows]
+                    memory = slot.memory[: part.nbytes]
+                    self._start_copy(slot, memory.view(part.dtype).reshape(part.shape), part, len(part) == len(source))
+                    copied.append((slot, memory, begin * row_bytes))
                 while copied:
                     write()
             finally:  # after an error too, no thread copies any more
@@ -276,6 +277,14 @@ def _is_copied(slot: Slot) -> bool:
 def copying_threads() -> int:
     """Return how many threads copy a large array: half of the cores, as the others have work, too."""
     return max(1, min(MAX_THREADS, granted_cores() // 2))
+
+
+def _rows(array: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return an array to be copied by rows, and the bytes of a row; the rows of a contiguous array are its bytes."""
+    row_bytes = array.nbytes // len(array) if array.ndim else 0
+    if not array.flags.c_contiguous and row_bytes <= LARGE:
+        return array.view(np.ndarray), row_bytes
+    return flat_bytes(np.ascontiguousarray(array)), 1
 
 
 def _piece(nbytes: int) -> int:

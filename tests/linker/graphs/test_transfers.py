@@ -192,5 +192,5 @@ def test_devices_in_the_memory_of_the_host_transfer_one_by_one(context, rng):
     a, b = rng.normal(size=(2, 8)).astype("float32")
     np.testing.assert_allclose(warm(f, a, b)[1], np.exp(a * b), 1e-5)
     if context.info.kind == "cpu":
-        (graph,) = f.vm.executor.graphs.values()
+        graph = next(iter(f.vm.executor.graphs.values()))
         assert not any(isinstance(step, ArgumentBlock) for _, step in graph.steps)

@@ -67,6 +67,25 @@ def test_dtypes_and_strides(apart, rng, dtype, rows):
     np.testing.assert_array_equal(apart.from_host(np.matrix(value)).to_host(), value)
 
 
+def test_strided_arrays_are_packed_piece_by_piece(apart, rng, monkeypatch):
+    deep = rng.integers(0, 256, (2, 3, LARGE + 5), dtype="uint8")
+    wide = rng.normal(size=(900, 1100))
+    for host in (
+        deep[:, :2],
+        deep[:, ::2, 3:],
+        deep.T,
+        wide.T,
+        wide[::-3],
+        wide[:, 7],
+        np.broadcast_to(wide[0], (400, 1100)),
+    ):
+        np.testing.assert_array_equal(apart.from_host(host).to_host(), host)
+    monkeypatch.setattr(np, "ascontiguousarray", None)  # no copy on the host
+    there = apart.from_host(wide.T)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(there.to_host(), wide.T)
+
+
 def test_more_uploads_than_slots_before_a_wait(apart):
     for size in (MIN, SMALL, SMALL + 1, 3 * LARGE):
         there = [apart.from_host(np.full(size, i, "uint8")) for i in range(40)]
