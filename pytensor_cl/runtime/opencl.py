@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if "pyopencl" not in sys.modules:
         configure_caches()
-        use_unlisted_drivers()
+    use_unlisted_drivers()  # the loader looks for drivers when it is first used, which may be later
     value = getattr(import_module("pyopencl"), name)
     globals()[name] = value
     return value

@@ -187,12 +187,11 @@ def test_a_stand_in_answers(machine):
     seen, log = run_script(
         f"""
         from pathlib import Path
-        from pytensor_cl.runtime import unlisted_drivers as module, names
-        names.bundled_folder = lambda: None
+        import pyopencl  # by the user, before
+        from pytensor_cl.runtime import unlisted_drivers as module
         module.DEVICES, module.FOLDERS = Path({str(machine / "dev")!r}), ({str(machine / "lib")!r},)
         module.LOADER_CACHE = Path("/nowhere")
         from pytensor_cl.runtime import device
-        import pyopencl
         seen["names"] = [driver.name for driver in device.unlisted_drivers()]
         seen["platforms"] = [platform.name for platform in pyopencl.get_platforms()]
         seen["icd"] = module.library_problem(device.unlisted_drivers()[0].library, Path("/"))
