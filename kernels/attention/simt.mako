@@ -8,14 +8,14 @@
 ##     key_gradient    own keys, adds queries of all heads that share them.
 ##     value_gradient  own keys, adds rows of the result's gradient.
 ## Operands    plan.mako; results contiguous. Vectors of four are loaded where rows are contiguous and aligned.
-## Tiling      A work-item has `height` x 4 scores and `height` x 4 * vectors sums: rows in runs of four, own / height * 4
-##             apart, and columns 4 * tx + 0..3 (+ other). 32 neighbours compute 4 x 8 of these.
+## Tiling      A work-item has `height` x 4 scores and `height` x 4 * vectors sums: rows in runs of four that are
+##             own / height * 4 apart, and columns 4 * tx + 0..3 (+ other). 32 neighbours compute 4 x 8 of these.
 ## NDRange     Groups of dimension 0 are tiles of own elements times chunks of features; those of dimension 1 loop over
 ##             the matrices of the batch.
 ## Invariants  Local memory: scores [other][own + 4]; `tiles` has in turn own and other operands of a step along the
-##             features, [step][own + 4] and [step][other + 4], largest scores or sums of the work-items of a row,
-##             [other / 4][own + 4], and `step` rows of the added operand, [step][chunk + 4]. Elements past the end are zero; their scores are -inf. Every barrier is
-##             in uniform control flow.
+##             features, [step][own + 4] and [step][other + 4]; largest scores or sums of the work-items of a row,
+##             [other / 4][own + 4]; and `run` rows of the added operand, [run][chunk + 4]. Elements past the end are
+##             zero; their scores are -inf. Every barrier is in uniform control flow.
 ## Reference   FlashAttention-2 (Dao 2023); online softmax (Milakov and Gimelshein 2018).
 <%page args="name, kind, ctype, index, own, other, height, vectors, step, causal, mask_type, dropout"/>
 <%
@@ -37,6 +37,7 @@
     T4 = f"{ctype}4"
     # GPUs have an instruction for powers of two; where the argument's rounding counts, the result is near zero.
     power = lambda x: f"exp2(1.44269504f * ({x}))" if ctype == "float" else f"exp({x})"
+    bound = lambda total: f" && at < {total}" if total % items else ""
     own_loads, other_loads, added_loads = (-(-n // 4 // items) for n in (own * step, other * step, chunk * run))
 %>
 ## Whether vectors of four can be loaded from the rows of a matrix.
@@ -66,8 +67,7 @@ p.${x}.col == 1 && p.${x}.row % 4 == 0 && (size_t)${pointer} % sizeof(${T4}) == 
                 const int at = item + ${l * items}, r = at % ${rows};
                 const ${index} e = e0 + at / ${rows} * 4;
                 ${load_four("four", f"{pointer} + ({index})({first} + r) * ({index})p.{x}.row", x, is_vector,
-                            f"{first} + r < {count}" + (f" && at < {rows * step // 4}" if (rows * step // 4) % items else ""),
-                            "e", depth)}
+                            f"{first} + r < {count}{bound(rows * step // 4)}", "e", depth)}
                 ${value}${l} = four;
             }
             % endfor
@@ -101,8 +101,8 @@ p.${x}.col == 1 && p.${x}.row % 4 == 0 && (size_t)${pointer} % sizeof(${T4}) == 
             ${index} e0 = 0;
 <%def name="load_both()">
             ${load_step("u", own_loads, own, f"own_{mine}", mine, f"own_{mine}_vectors", "own0", "own_count", depth)}
-            ${load_step("v", other_loads, other, f"other_{others}", others, f"other_{others}_vectors", "c0", "other_count",
-                        depth)}
+            ${load_step("v", other_loads, other, f"other_{others}", others, f"other_{others}_vectors", "c0",
+                        "other_count", depth)}
 </%def>
             while (e0 < ${depth}) {
                 ${load_both()}
@@ -287,7 +287,8 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
             ${products("g", own_g, other_g, "values")}
             % endif
             % for a in (R if owns_queries else C):
-<% query = f"own0 + {at_row[a]}" if owns_queries else f"c0 + 4 * tx + {a}" %>            const int exists${a} = ${query} < queries;
+<%  query = f"own0 + {at_row[a]}" if owns_queries else f"c0 + 4 * tx + {a}" %>\
+            const int exists${a} = ${query} < queries;
             const ${ctype} log_sum${a} = exists${a} ? sums_head[(${query}) * p.sums.row] : 0;
             % if has_gradient:
             const ${ctype} less${a} = exists${a} ? correction_head[(${query}) * p.correction.row] : 0;
@@ -322,8 +323,7 @@ void ${name}(attention_plan_${ctype} p, attention_call c, __global const ${ctype
             {
                 const int at = item + ${l * items}, r = r0 + at / ${chunk // 4}, f = at % ${chunk // 4} * 4;
                 ${load_four("four", f"added + ({index})(c0 + r) * ({index})p.{added}.row", added, "added_vectors",
-                            "r < depth" + (f" && at < {chunk * run // 4}" if (chunk * run // 4) % items else ""),
-                            "f", f"{features} - f0")}
+                            f"r < depth{bound(chunk * run // 4)}", "f", f"{features} - f0")}
                 u${l} = four;
             }
             % endfor

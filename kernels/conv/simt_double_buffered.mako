@@ -6,8 +6,8 @@
 ##             computed 64 at a time.
 ## Operands    x, w and y with any strides, offsets within 32 bits. `k_contiguous`: neighbours in x are neighbours along
 ##             k; `volumes`: three spatial dimensions are used, not two.
-## Tiling      Rows x 128 sums for a work-group of 8 x 4 x rows / 16, 8 elements along k; common/simt_main_loop.mako, vector
-##             form.
+## Tiling      Rows x 128 sums for a work-group of 8 x 4 x rows / 16, 8 elements along k; common/simt_main_loop.mako,
+##             vector form.
 ## NDRange     Group 0 is a tile of y, group 1 loops over groups and parts of k.
 ## Workspace   y is the array of partial sums (split_k, ...), if k is split.
 ## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a

@@ -7,8 +7,8 @@
 ##             of each are u_row and u_point apart, ... <name>_tiles: `images` images from number `first` on, each of
 ##             `rows` x `cols` tiles.
 ## Tiling      A work-item transforms one filter, or a tile of one channel, in registers.
-## NDRange     dimension 0: features, or tiles; neighbours take neighbours. Dimension 1: channels of all groups. Work-items
-##             loop over both, with the NDRange as step.
+## NDRange     dimension 0: features, or tiles; neighbours take neighbours. Dimension 1: channels of all groups.
+##             Work-items loop over both, with the NDRange as step.
 ## Reference   Lavin and Gray 2016; routines/conv/winograd_transforms.py.
 <%page args="name, ctype, taps, count, filter_matrix, input_matrix, output_matrix, tiles, further=(), offsets=None,
              statements=''"/>

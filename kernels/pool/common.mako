@@ -10,6 +10,8 @@
 ##     dilation                  from element to element of a window
 ## `spacing`: "" for windows whose elements are neighbours, "dilated", or "bins": window o of `count` has the elements
 ## floor(o n / count) to ceil((o + 1) n / count), and k, step, padding and dilation have no meaning.
+## `inner`: length and step along the last dimension, where they are constants; `square`: the one before has the same.
+## `skipped`: so many dimensions in front have length 1 (schedule simt).
 ## The defs use the arguments of the template that calls them.
 <%!
     import numpy as np
@@ -56,8 +58,13 @@ static inline ${index} ${name}_whole_count(const ${name}_geometry *g)
 
 ## Where window number o begins along dimension d, and its taps from f to l that see an element.
 <%def name="taps(d)">
-<% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 else (f"g.k[{d}]", f"g.step[{d}]") %>\
-% if spacing == "bins":
+<%
+is_last = d == 2 or (d == 1 and square)
+k, step = (f"({name}_taps)", f"({name}_step)") if is_last else (f"g.k[{d}]", f"g.step[{d}]")
+%>\
+% if d < skipped:
+const ${index} at${d} = 0, f${d} = 0, l${d} = 1;
+% elif spacing == "bins":
 const ${index} at${d} = o${d} * (long)g.n[${d}] / g.count[${d}], f${d} = 0;
 const ${index} l${d} = ((o${d} + 1) * (long)g.n[${d}] + g.count[${d}] - 1) / g.count[${d}] - at${d};
 % else:

@@ -5,8 +5,13 @@
 %>
 ## The windows, first to last, that an element is in along dimension d.
 <%def name="cover(d)">
-<% k, step = (f"({name}_taps)", f"({name}_step)") if d == 2 else (f"g.k[{d}]", f"g.step[{d}]") %>\
-% if spacing == "bins":
+<%
+is_last = d == 2 or (d == 1 and square)
+k, step = (f"({name}_taps)", f"({name}_step)") if is_last else (f"g.k[{d}]", f"g.step[{d}]")
+%>\
+% if d < skipped:
+const ${index} first${d} = 0, last${d} = 1;
+% elif spacing == "bins":
 const ${index} first${d} = i${d} * (long)g.count[${d}] / g.n[${d}];
 const ${index} last${d} = ((i${d} + 1) * (long)g.count[${d}] + g.n[${d}] - 1) / g.n[${d}];
 % else:

@@ -7,7 +7,7 @@
 ##             time if it is long.
 ## NDRange     a partition of the rows of the output.
 ## Invariants  The last eight windows may overlap those before.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, square, skipped, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="order" file="/argmax/order.mako"/>

@@ -7,7 +7,7 @@
 ## Tiling      Eight steps of the windows at a time where all windows are whole; the other elements of such a row one by
 ##             one.
 ## NDRange     a partition of the rows of the gradient.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, square, skipped, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>

@@ -10,7 +10,7 @@
 ## Tiling      Eight windows at a time.
 ## NDRange     a partition of the rows of the gradient.
 ## Workspace   For each work-item `ring` rows of `pitch` gradients, and as many argmax.
-<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, spacing, geometry"/>
+<%page args="name, kind, dtype, other, place, index, mask, lowest, inner, square, skipped, spacing, geometry"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="found" file="/pool/window_max.mako"/>

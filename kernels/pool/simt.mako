@@ -5,7 +5,8 @@
 ## Operands    x, v and gradients C-contiguous, as in cpu.mako and grad.mako.
 ## NDRange     work-items loop over the elements of the output, with the NDRange as step; neighbours take neighbours
 ##             along the last dimension.
-<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, in_pairs, spacing, geometry"/>
+<%page args="name, kind, dtype, other, index, mask, lowest, place, inner, square, skipped, in_pairs, spacing,
+             geometry"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="parts" file="/pool/common.mako"/>
 <%namespace name="windows" file="/pool/covering_windows.mako"/>
@@ -17,6 +18,7 @@ T, O = ctype(dtype), ctype(other)
 is_grad = kind in ("max_grad", "sum_grad")
 extent = "n" if is_grad else "count"
 letter = "i" if is_grad else "o"
+unsigned = "uint" if index == "int" else "ulong"
 first = {"sum_grad": None, "max_grad": f"const {place} *const argmax_base"}.get(kind, f"const {T} *const x_base")
 second = f"const {O} *const dy_base" if is_grad else f"const {O} *const v_base" if kind == "max_gather" else None
 %>
@@ -29,9 +31,16 @@ __global ${place if kind == "argmax" else O} *const y, const long y_at, const ${
 {
     const ${index} size = g.planes * g.${extent}[0] * g.${extent}[1] * g.${extent}[2];
     for (${index} number = get_global_id(0); number < size; number += get_global_size(0)) {
-        const ${index} ${letter}2 = number % g.${extent}[2], rest = number / g.${extent}[2];
-        const ${index} ${letter}1 = rest % g.${extent}[1], rest_too = rest / g.${extent}[1];
-        const ${index} ${letter}0 = rest_too % g.${extent}[0], plane = rest_too / g.${extent}[0];
+        ${unsigned} rest = number;
+        % for d in (2, 1, 0):
+        % if d < skipped:
+        const ${index} ${letter}${d} = 0;
+        % else:
+        const ${index} ${letter}${d} = rest % (${unsigned})g.${extent}[${d}];
+        rest /= (${unsigned})g.${extent}[${d}];
+        % endif
+        % endfor
+        const ${index} plane = rest;
         % if is_grad:
         % if kind == "max_grad":
         __global const ${place} *const argmax = argmax_base + argmax_base_at;

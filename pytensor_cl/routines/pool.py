@@ -227,7 +227,8 @@ class _Pooling(Routine):
         compared = self.other if template == "pool/grad" else np.dtype(dtype)
         inner = None if variant.spacing else self.inner
         in_pairs = inner is not None and inner[0] > 1 and inner[1] == 2
-        extra: dict[str, Any] = {"in_pairs": in_pairs} if self.schedule == "simt" else {}
+        is_simt = self.schedule == "simt"
+        extra: dict[str, Any] = {"in_pairs": in_pairs} if is_simt else {}
         return kernel_source(
             template,
             kind=variant.kind,
@@ -238,7 +239,9 @@ class _Pooling(Routine):
             mask=_MASKS[compared.itemsize],
             lowest=literal(least, dtype),
             geometry=_geometry_struct(variant.indices),
-            inner=inner if self.schedule == "cpu" and inner in COMMON else None,
+            inner=inner if inner in COMMON else None,
+            square=is_simt and inner in COMMON and self.ndim > 1 and self.windows[-2][:2] == inner,
+            skipped=3 - self.ndim if is_simt else 0,
             spacing=variant.spacing,
             **extra,
         )

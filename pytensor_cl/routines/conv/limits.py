@@ -90,6 +90,14 @@ SIMT_LARGE_COLUMNS = 128
 SIMT_LARGE_ROWS = (128, 64)  # rows of the larger and of the smaller tile
 SIMT_LARGE_STEP = 8  # terms of a sum between barriers
 SIMT_LARGE_BYTES = 24 << 10  # size of local memory
+# Costs of large tiles, in multiply-adds of float32 by a compute unit, of which a GPU makes about 1e11 in a second: of a
+# multiply-add, by rows of the tile; the same if a unit has no more than so many work-items to hide latencies with; of a
+# work-group; of the launch that adds up partial sums; of a partial sum that is stored and read.
+SIMT_LARGE_COSTS = {128: 1.0, 64: 1.1}
+SIMT_IDLE_COSTS = ((128, 2.5), (256, 1.5))
+SIMT_GROUP_COST = 200_000
+SIMT_LAUNCH_COST = 500_000
+SIMT_PARTIAL_SUM_COST = 25
 SIMT_FEW_COLUMNS = 32  # columns that leave most of a large tile empty
 SIMT_SPLIT_K_TERMS = 128  # terms of a sum that are worth a work-group of their own
 SIMT_SPLIT_K_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where sums are split

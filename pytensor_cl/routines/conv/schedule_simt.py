@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -15,11 +17,16 @@ from pytensor_cl.routines.conv.limits import (
     SIMT_FEW_CHANNELS,
     SIMT_FEW_CHANNELS_GROUP,
     SIMT_FEW_COLUMNS,
+    SIMT_GROUP_COST,
+    SIMT_IDLE_COSTS,
     SIMT_LARGE_BYTES,
     SIMT_LARGE_COLUMNS,
+    SIMT_LARGE_COSTS,
     SIMT_LARGE_ROWS,
     SIMT_LARGE_STEP,
+    SIMT_LAUNCH_COST,
     SIMT_MIN_POINTWISE_POSITIONS,
+    SIMT_PARTIAL_SUM_COST,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_SPLIT_K_TERMS,
     SIMT_TILES,
@@ -49,15 +56,25 @@ class Tile(NamedTuple):
 
     def split_k(self, p: Problem, units: int, tuning: Mapping[str, int]) -> int:
         """Return the number of parts of the sums, so that each of `units` compute units has work."""
-        tiles = p.groups * self.count(p)
         if self.template == "conv/simt_double_buffered":
-            return (
-                1
-                if tiles >= units
-                else max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, p.depth // SIMT_SPLIT_K_TERMS))
-            )
-        wanted = ceil_div(tuning["conv.groups_per_unit"] * units, tiles)
+            return min(_parts(self, p, units), key=partial(_cost, self, p, units))
+        wanted = ceil_div(tuning["conv.groups_per_unit"] * units, p.groups * self.count(p))
         return max(1, min(wanted, p.depth // (tuning["conv.simt_part"] * self.step)))
+
+
+def _parts(tile: Tile, p: Problem, units: int) -> tuple[int, ...]:
+    """Return into how many parts the sums of large tiles may be split."""
+    wanted = SIMT_SPLIT_K_GROUPS_PER_UNIT * units // (p.groups * tile.count(p))
+    return tuple(range(1, max(1, min(wanted, p.depth // SIMT_SPLIT_K_TERMS)) + 1))
+
+
+def _cost(tile: Tile, p: Problem, units: int, parts: int) -> float:
+    """Return the time with large tiles, in multiply-adds of a compute unit."""
+    of_unit = ceil_div(p.groups * tile.count(p) * parts, units)
+    idle = next((cost for items, cost in SIMT_IDLE_COSTS if of_unit * prod(tile.group) <= items), 1.0)
+    sums = tile.rows * tile.columns * ceil_div(p.depth, parts * tile.step) * tile.step * idle
+    cost = of_unit * (sums * SIMT_LARGE_COSTS[tile.rows] + SIMT_GROUP_COST)
+    return cost + (SIMT_LAUNCH_COST + SIMT_PARTIAL_SUM_COST * parts * p.size / units if parts > 1 else 0)
 
 
 def _general(info: DeviceInfo, itemsize: int) -> Tile:
@@ -118,10 +135,9 @@ def tile_of(p: Problem | None, info: DeviceInfo, dtype: np.dtype) -> Tile:
     )
     if p is None or not (runs and info.has_large_tiles and _is_enough(p, info) and is_small(p)):
         return _general(info, dtype.itemsize)
+    units = info.compute_units
     tiles = [_large(p, rows) for rows in SIMT_LARGE_ROWS]
-    filled = p.groups * tiles[0].count(p) >= info.compute_units
-    wastes = 2 * tiles[0].count(p) > tiles[1].count(p)
-    return tiles[1] if wastes or not filled else tiles[0]
+    return min(tiles, key=lambda tile: min(_cost(tile, p, units, parts) for parts in _parts(tile, p, units)))
 
 
 @dataclass(frozen=True)

@@ -242,8 +242,9 @@ def test_tiles_suit_the_problem(context):
     wanted = {
         ((32, 128, 28, 28), (128, 128, 3, 3)): ("conv/simt_double_buffered", 128, 1),
         ((32, 64, 56, 56), (64, 64, 3, 3)): ("conv/simt_double_buffered", 64, 1),
-        ((1, 256, 14, 14), (256, 256, 3, 3)): ("conv/simt_double_buffered", 64, 18),
-        ((1, 512, 7, 7), (512, 512, 3, 3)): ("conv/simt_double_buffered", 64, 25),
+        ((16, 512, 14, 14), (512, 512, 3, 3)): ("conv/simt_double_buffered", 128, 2),
+        ((1, 256, 14, 14), (256, 256, 3, 3)): ("conv/simt_double_buffered", 128, 18),
+        ((1, 512, 7, 7), (512, 512, 3, 3)): ("conv/simt_double_buffered", 128, 36),
         ((1, 512, 4, 4), (512, 512, 3, 3)): ("conv/simt", 64, 18),
         ((1, 20, 20, 20), (20, 20, 3, 3)): ("conv/simt", 64, 1),
     }
