@@ -550,8 +550,9 @@ def _matrix_f64(device: Device, text: str) -> int:
         b, o = random.integers(-99, 99, (2, 2 * depth, 8)).astype("float64"), np.zeros((2, 2 * depth, 8))
         try:
             kernel, buffer = new_kernel(opened.build(matrix_f64_text(depth)), "probe_matrix_f64"), opened.buffer(o)
-            for index, array in enumerate((opened.buffer(a), opened.buffer(b), buffer)):
-                kernel.set_arg(index, array)
+            arguments = opened.buffer(a), opened.buffer(b), buffer  # a kernel does not keep them
+            for index, argument in enumerate(arguments):
+                kernel.set_arg(index, argument)
             cl.enqueue_nd_range_kernel(opened.queue, kernel, (32, 2), (32, 2))
             check_equal("a product of matrices", opened.read(buffer, o), a @ b)
         except Exception as error:  # drivers raise anything
