@@ -7,17 +7,19 @@
 ##             `matrix`, the k of an instruction m16n8k8 or m8n8k4 of NVIDIA's tensor cores: 32 neighbouring work-items
 ##             compute 32 x 32 sums by it. It rounds as fma does. 0: multiply-adds.
 ## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako. Work-items load
-##             16 bytes at a time where one stride is 1, the other a multiple of 16 bytes, and the first element aligned.
+##             16 bytes at a time where one stride is 1, the other a multiple of 16 bytes, and the first element
+##             aligned.
 ## Tiling      Rows x columns sums for a work-group, `step` elements along k. A work-item has 8 rows x 2 vectors of 16
-##             bytes: the vectors of a row, and runs of as many rows, are far apart, so that 8 neighbours read 128 bytes;
-##             with `matrix` 4 rows x 4 pairs.
-## NDRange     Group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
+##             bytes: the vectors of a row, and runs of as many rows, are far apart, so that 8 neighbours read 128
+##             bytes. With `matrix` it has 4 rows x 4 pairs.
+## NDRange     A work-group for each tile, of each product of a batch or of each part of k: group 0 has all of them.
 ## Workspace   The partial sums (split_k, m, n), if k is split.
-## Invariants: local memory, stage x (A, then B) x element along k x row (or column). Row i of element k is stored at i ^
-##     swizzle(k), so that neither the loads nor the stores of a column have bank conflicts.
-##     The loop begins a step before k_begin: its first pass only loads.
+## Invariants  Local memory is stage x (A, then B) x element along k x row (or column). Row i of element k is stored at
+##             i ^ swizzle(k), so that neither the loads nor the stores of a column have bank conflicts.
+##             The first pass of the loop only loads, the last one only computes.
 ## Reference   PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m8n8k4" with .f64 type. The order along k of the
-##     fragments is free, as long as A and B have the same: number j of a work-item is element 2 * (lane % 4) + j.
+##             fragments is free, as long as A and B have the same: number j of a work-item is element
+##             2 * (lane % 4) + j.
 <%page args="rows, columns, step, slices, matrix, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs,
              repeated, outputs, statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>
@@ -38,7 +40,6 @@
     out_lanes = 1 if outputs else lanes
     tiles_of = {"a": rows, "b": columns}
     loads = {x: tile * step // lanes // items for x, tile in tiles_of.items()}  # vectors that a work-item loads
-
 
     def run(number, length, first):  # where a vector is stored whose run of vectors begins at number * length
         return f"({first} {'+' if length * itemsize % 128 == 0 else '^'} {number * length})"
@@ -90,8 +91,9 @@ ${common.declarations()}
 </%def>
 ## Whether the vectors of an operand can be loaded at once; and how many rows (or columns) there are from the first on.
 <%def name="bounds(x, across, along, count)">
-        const int ${x}_has_vectors = (${x}_along_k ? ${along} == 1 && ${across} % ${lanes} == 0 : ${along} % ${lanes} == 0)
-                                     && ((size_t)${x} & 15) == 0;
+        const int ${x}_has_vectors =
+            (${x}_along_k ? ${along} == 1 && ${across} % ${lanes} == 0 : ${along} % ${lanes} == 0)
+            && ((size_t)${x} & 15) == 0;
         ${x}_left = ${count} - ${x}_i;
         ${x}_is_full = ${x}_has_vectors && ${count} >= ${tiles_of[x]};
 </%def>
@@ -141,10 +143,12 @@ ${common.declarations()}
                     #pragma unroll ${min(depth, lanes) if slices == 1 else 2}
                     for (int k = 0; k < ${min(depth, lanes)}; k++) {
                         % for h in H:
-                        const ${vector} b${h} = *(__local const ${vector} *)&b_at[k * ${columns} + ${run(h, columns // own_vectors, "column")}];
+                        const ${vector} b${h} = *(__local const ${vector} *)
+                            &b_at[k * ${columns} + ${run(h, columns // own_vectors, "column")}];
                         % endfor
                         % for g in range(own_rows // lanes):
-                        const ${vector} a${g} = *(__local const ${vector} *)&a_at[k * ${rows} + ${run(g, rows * lanes // own_rows, "row")}];
+                        const ${vector} a${g} = *(__local const ${vector} *)
+                            &a_at[k * ${rows} + ${run(g, rows * lanes // own_rows, "row")}];
                         % endfor
                         % for i in R:
                         % for h in H:
@@ -180,7 +184,8 @@ ${common.declarations()}
                         % else:
                         % for j in range(2):
                         % for i in R:
-                        __asm__ volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                        __asm__ volatile(
+                            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
                             : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y) : "d"(a${i}_${j}), "d"(b${j}));
                         % endfor
                         % endfor
@@ -198,7 +203,8 @@ ${common.declarations()}
             __local ${ctype} *const staged = space${f" + r % 2 * {stage_size}" if alternates else ""};
             __local ${ctype} *const to = staged + (slice * ${group_rows} + staged_row) * ${columns};
             % for h in H:
-            *(__local ${vector} *)&to[column0 + ${h * (8 if matrix else columns // own_vectors)}] = ${f"(double2)(c0_{h}x, c0_{h}y)" if matrix else f"c0_{h}"};
+            *(__local ${vector} *)&to[column0 + ${h * (8 if matrix else columns // own_vectors)}] =
+                ${f"(double2)(c0_{h}x, c0_{h}y)" if matrix else f"c0_{h}"};
             % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll 1
@@ -277,55 +283,55 @@ void ${name}(${common.parameters()})
     % endif
     % endfor
     {
-    const int item = get_local_id(1) * 32 + get_local_id(0);
-    ${item_position()}
-    const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
-    ${loaded_vectors("a", "a_row", "a_step")}
-    ${loaded_vectors("b", "b_col", "b_step")}
-    const ${index} tiles_per_row = (p.n + ${columns - 1}) / ${columns};
-    const ${index} tiles = (p.m + ${rows - 1}) / ${rows} * tiles_per_row;
-    ${common.read_scalars()}
-    if (item == 0) {
-        place[0] = get_group_id(0) / tiles;
-        place[1] = get_group_id(0) % tiles / tiles_per_row * ${rows};
-        place[2] = get_group_id(0) % tiles % tiles_per_row * ${columns};
-        place[3] = 0;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    ${index} left;  // elements along k from the next step on
-    __global const ${ctype} *a, *b;
-    int a_left, b_left, a_is_full, b_is_full;
-    {
-    ${tile_position()}
-    const ${index} k_begin = p.split_k > 1 ? partition_begin(p.k, ${step}, part, p.split_k) : 0;
-    const ${index} k_end = p.split_k > 1 ? partition_begin(p.k, ${step}, part + 1, p.split_k) : p.k;
-    left = k_end - k_begin;
-    a = A + s.a + gemm_start(&p.a, p.batch_shape, batch);
-    b = B + s.b + gemm_start(&p.b, p.batch_shape, batch);
-    ${bounds("a", "a_row", "a_step", "height")}
-    ${bounds("b", "b_col", "b_step", "width")}
-    a += (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
-    b += (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
-    }
-    int stage = 2;  // of the step that is computed; 2: there is none yet
-    for (; left > -${step}; left -= ${step}) {
-        ${vector} ${", ".join(f"{x}_{q} = 0" for x in "ab" for q in range(loads[x]))};
-        if (left > 0) {
-            ${load_global("a", "a_row", "a_step")}
-            ${load_global("b", "b_col", "b_step")}
-        }
-        if (stage < 2) {
-            __local const ${ctype} *const now = space + stage * ${stage_size};
-            ${multiply_by_instruction() if matrix else multiply()}
-        }
-        stage = (stage ^ 1) & 1;
-        if (left > 0) {
-            __local ${ctype} *const next = space + stage * ${stage_size};
-            ${store_local("a")}
-            ${store_local("b")}
+        const int item = get_local_id(1) * 32 + get_local_id(0);
+        ${item_position()}
+        const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
+        ${loaded_vectors("a", "a_row", "a_step")}
+        ${loaded_vectors("b", "b_col", "b_step")}
+        const ${index} tiles_per_row = (p.n + ${columns - 1}) / ${columns};
+        const ${index} tiles = (p.m + ${rows - 1}) / ${rows} * tiles_per_row;
+        ${common.read_scalars()}
+        if (item == 0) {
+            place[0] = get_group_id(0) / tiles;
+            place[1] = get_group_id(0) % tiles / tiles_per_row * ${rows};
+            place[2] = get_group_id(0) % tiles % tiles_per_row * ${columns};
+            place[3] = 0;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
+        ${index} left;  // elements along k from the next step on
+        __global const ${ctype} *a, *b;
+        int a_left, b_left, a_is_full, b_is_full;
+        {
+            ${tile_position()}
+            const ${index} k_begin = p.split_k > 1 ? partition_begin(p.k, ${step}, part, p.split_k) : 0;
+            const ${index} k_end = p.split_k > 1 ? partition_begin(p.k, ${step}, part + 1, p.split_k) : p.k;
+            left = k_end - k_begin;
+            a = A + s.a + gemm_start(&p.a, p.batch_shape, batch);
+            b = B + s.b + gemm_start(&p.b, p.batch_shape, batch);
+            ${bounds("a", "a_row", "a_step", "height")}
+            ${bounds("b", "b_col", "b_step", "width")}
+            a += (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
+            b += (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
+        }
+        int stage = 2;  // of the step that is computed; 2: there is none yet
+        for (; left > -${step}; left -= ${step}) {
+            ${vector} ${", ".join(f"{x}_{q} = 0" for x in "ab" for q in range(loads[x]))};
+            if (left > 0) {
+                ${load_global("a", "a_row", "a_step")}
+                ${load_global("b", "b_col", "b_step")}
+            }
+            if (stage < 2) {
+                __local const ${ctype} *const now = space + stage * ${stage_size};
+                ${multiply_by_instruction() if matrix else multiply()}
+            }
+            stage = (stage ^ 1) & 1;
+            if (left > 0) {
+                __local ${ctype} *const next = space + stage * ${stage_size};
+                ${store_local("a")}
+                ${store_local("b")}
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
     }
     const int item = place[3] + get_local_id(1) * 32 + get_local_id(0);
     ${item_position()}
