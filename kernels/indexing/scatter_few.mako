@@ -2,14 +2,17 @@
 ##             each a step of the work-group apart, to a sum of its own for each position, in local memory; those of a
 ##             work-group are added up in order. _finish: the sums of all chunks of values are added up, and to what was
 ##             there: in x, or in another array whose elements are old_step apart, where all elements are written.
-## Operands    positions[count] in units of `unit` elements of x, below `span`; y: values of positions are y_count
+## Operands    positions[count] in units of `unit` elements of x, below `span`, or (index_type) an index of one axis, whose
+##             elements are i_step apart; y: values of positions are y_count
 ##             apart, y_outer after `inner`; shape, x, y: the elements that one position means.
 ## NDRange     _add: (chunks * group, tiles of positions, tiles of elements); work-items of a group are neighbouring
 ##             elements, and then other values. _finish: (any number of groups), each has `width` sums at a time.
 ## Workspace   parts[chunks][span][elements].
 ## Invariants  No atomics: the order of additions is fixed. A work-item reads and writes its own sums until the barrier.
-<%page args="name, plan, ctype, combine, nothing, ndim, index, group, rows, columns, finishing, width"/>\
+<%page args="name, plan, ctype, combine, nothing, ndim, index, group, rows, columns, finishing, width,
+             index_type, is_checked"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
+<%namespace name="bounds" file="/common/bounds.mako"/>\
 <%namespace name="runs" file="/indexing/value_runs.mako"/>\
 <% slots, ahead = group // columns, 8 %>\
 ${plan.c_typedef(f"{name}_plan")}
@@ -21,8 +24,11 @@ ${plan.c_typedef(f"{name}_plan")}
     }
 </%def>\
 __attribute__((reqd_work_group_size(${group}, 1, 1)))
-__kernel void ${name}_add(__global const ${index} *restrict positions, __global const ${ctype} *restrict y,
-    __global ${ctype} *restrict parts, const long y_at, const ${name}_plan p)
+__kernel void ${name}_add(__global const ${index_type or index} *restrict positions, __global const ${ctype} *restrict y,
+    __global ${ctype} *restrict parts, const long y_at, const ${name}_plan p${"," if index_type else ")"}
+    % if index_type:
+    const long i_at, volatile __global int *error_flag, const int error_code)
+    % endif
 {
     __local ${ctype} sums[${rows * group}];
     const int item = get_local_id(0);
@@ -35,12 +41,23 @@ __kernel void ${name}_add(__global const ${index} *restrict positions, __global 
     ${index} from = 0;
     ${place(("from", "p.y[{}]"))}
     y += y_at + (e < p.elements ? from : 0);
+    % if index_type:
+    positions += i_at;
+    % endif
     for (int r = 0; r < filled; ++r)
         sums[r * ${group} + item] = ${nothing};
     for (${index} k = start + slot; k < end; k += ${ahead * slots}) {
         // several values are read before the first is added
         % for j in range(ahead):
+        % if index_type:
+        ${index} at${j} = -1;
+        if (k + ${j * slots} < end) {
+            ${bounds.decode("at", index_type, f"positions[(k + {j * slots}) * p.i_step]", "p.length", is_checked, "(int)p.axis")}
+            at${j} = (${index})at - low;
+        }
+        % else:
         const ${index} at${j} = k + ${j * slots} < end ? positions[k + ${j * slots}] - low : -1;
+        % endif
         % endfor
         % for j in range(ahead):
         const int has${j} = at${j} >= 0 && at${j} < filled && e < p.elements;

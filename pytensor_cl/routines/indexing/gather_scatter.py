@@ -21,6 +21,7 @@ from pytensor_cl.routines.indexing.limits import (
     ALL_COPIES_BYTES,
     ATOMIC_ITEM_VALUES,
     COPY_ALIGNMENT_ELEMENTS,
+    FEW_INDEX_READS,
     MIN_ITEM_SCATTERED,
     MIN_OWNED_RUN,
     MIN_SORTED_POSITIONS,
@@ -47,7 +48,7 @@ CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span
 SIMT_MEMBERS = "tile elements count inner y_count y_outer span"
 SORTED_MEMBERS = "elements count inner y_count y_outer unit"
 ATOMIC_MEMBERS = "elements count inner y_count y_outer"
-FEW_MEMBERS = "elements count inner y_count y_outer span unit chunk parts"
+FEW_MEMBERS = "elements count inner y_count y_outer span unit chunk parts i_step length axis"
 
 
 class _GatherPlan(NamedTuple):
@@ -374,7 +375,7 @@ class Scatter(Indexing):
             return
         way = plan.way
         if isinstance(way, _Few) and way.add.outputs == output.size and (step := _even_step(array.layout)) is not None:
-            (positions,) = self._found_positions(plan, way.find, values, key)
+            (positions,) = self._positions_or_index(plan, way, values, key)
             y, shift = self._prepared(plan, value), plan.selection.offset
             launch_few(self, way.add, positions, output, shift, y, (array, step))
             return
@@ -391,7 +392,7 @@ class Scatter(Indexing):
             ordered = self._found_positions(plan, way.find, values, key)
             launch_sorted(self, way.sort, ordered, target, plan.selection.offset, self._prepared(plan, value))
         elif isinstance(way, _Few):
-            (positions,) = self._found_positions(plan, way.find, values, key)
+            (positions,) = self._positions_or_index(plan, way, values, key)
             launch_few(self, way.add, positions, target, plan.selection.offset, self._prepared(plan, value))
         elif isinstance(way, _ByPosition):
             (positions,) = self._found_positions(plan, way.find, values, key)
@@ -413,6 +414,9 @@ class Scatter(Indexing):
             return plan.way.sort.order.sort(positions) if isinstance(plan.way, _Sorted) else (positions,)
 
         return self._found.lookup(key, make) if self.constant else make()
+
+    def _positions_or_index(self, plan: _ScatterPlan, way: _Few, values: Sequence[Any], key: Any) -> Sequence[GpuArray]:
+        return self.used(values) if way.add.is_direct else self._found_positions(plan, way.find, values, key)
 
     def _write_by_position(
         self, plan: _ScatterPlan, write: Launch, positions: GpuArray, target: GpuArray, value: GpuArray
@@ -590,7 +594,7 @@ class Scatter(Indexing):
         """Plan sums in local memory; None where the positions are too many for it, or values are set."""
         if not self.accumulate or self._is_half:
             return None
-        selection, unit, span = in_units(selection)
+        selected, (selection, unit, span) = selection, in_units(selection)
         shape, steps = self._kept(selection, strides)
         inner = sum((n - 1) * step for n, step in zip(shape, steps[0], strict=True) if step < unit)
         if inner >= unit or any(unit <= step < span * unit for step in steps[0]):
@@ -599,12 +603,28 @@ class Scatter(Indexing):
         cut = cut_few(self.limits, units, self._bytes(1), span, elements, count)
         if cut is None:
             return None
-        rest = elements, count, *run_steps(count, runs), span, unit, cut.chunk, cut.parts
+        even = self._even_index(selected) if prod(cut.tiles) <= FEW_INDEX_READS else None
+        rest = elements, count, *run_steps(count, runs), span, unit, cut.chunk, cut.parts, *(even or (0, 0, 0))
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "plan": self._plan_struct(index, FEW_MEMBERS)}
+        if even is not None:
+            arguments["preambles"] = render("runtime/error_flag"), render("common/to_long")
+        arguments |= {"index_type": ctype(self._dtypes[0]) if even else "", "is_checked": self.is_checked}
         geometry = self._geometry(index, FEW_MEMBERS, shape, steps, rest)
-        plan = plan_few(self, few_source(cut, **arguments), cut, span * elements, geometry)
-        return _Few(self.positions(selection, index), plan)
+        source = few_source(cut, **arguments)
+        plan = plan_few(self, source, cut, span * elements, geometry, is_direct=even is not None)
+        return _Few(NO_LAUNCH if even else self.positions(selection, index), plan)
+
+    def _even_index(self, selection: Selection) -> tuple[int, int, int] | None:
+        """Return the step of the elements of a single index, and length and number of its axis; None if uneven.
+
+        None, too, for a constant, whose positions are found once.
+        """
+        if self.constant or len(selection.arrays) != 1:
+            return None
+        (array,), dims = selection.arrays, slice(selection.advanced.start, selection.advanced.stop)
+        _, (steps,) = collapse(selection.shape[dims], (array.strides[dims],))
+        return (steps[0] if steps else 0, array.length, array.axis) if len(steps) <= 1 else None
 
     def _plan_atomic(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Atomic:
         shape, steps = self._kept(selection, strides)

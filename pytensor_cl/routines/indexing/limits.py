@@ -45,6 +45,7 @@ FEW_ROW_STEP = 32  # positions: kernels for multiples of it are built
 FEW_COLUMNS = 32  # elements of a position that neighbouring work-items add to: they read whole lines
 FEW_TILES = 8  # times that the positions are read at most
 FEW_READS = 1 << 25  # values times tiles of positions above which sorting is faster than reading the positions again
+FEW_INDEX_READS = 2  # times that an index is read at most; else it is turned into positions first
 FEW_GROUPS_PER_UNIT = 6  # work-groups whose sums fit the local memory of a compute unit
 MIN_ITEM_FEW = 16  # values that are worth a work-item, which clears its sums first
 MAX_ITEM_FEW = 1024  # values that a work-item adds up one after the other, whose sum in float32 stays accurate

@@ -49,13 +49,17 @@ class FewCut(NamedTuple):
 
 
 class FewPlan(NamedTuple):
-    """Launches, all but their buffers and the arrays' offsets; `outputs`: elements that are added to."""
+    """Launches, all but their buffers and the arrays' offsets.
+
+    `outputs`: elements that are added to; `is_direct`: the kernel reads the index itself, and no positions.
+    """
 
     add: Kernel
     finish: Kernel
     cut: FewCut
     outputs: int
     geometry: bytes
+    is_direct: bool
 
 
 def cut_few(limits: WorkGroupLimits, units: int, itemsize: int, span: int, elements: int, count: int) -> FewCut | None:
@@ -84,14 +88,16 @@ def few_source(cut: FewCut, **arguments: Any) -> KernelSource:
     return kernel_source("indexing/scatter_few", **cut.arguments, **arguments)
 
 
-def plan_few(routine: Indexing, source: KernelSource, cut: FewCut, outputs: int, geometry: bytes) -> FewPlan:
+def plan_few(
+    routine: Indexing, source: KernelSource, cut: FewCut, outputs: int, geometry: bytes, *, is_direct: bool
+) -> FewPlan:
     """Plan the launches.
 
-    `routine`: the scatter; `outputs`: elements that are added to; `geometry`: the struct of the kernels.
+    `routine`: the scatter; `outputs`, `is_direct`: see `FewPlan`; `geometry`: the struct of the kernels.
     """
     add = routine.limits.kernel(source, f"{source.name}_add", cut.group)
     finish = routine.limits.kernel(source, f"{source.name}_finish", cut.finishing)
-    return FewPlan(add, finish, cut, outputs, geometry)
+    return FewPlan(add, finish, cut, outputs, geometry, is_direct)
 
 
 def launch_few(
@@ -105,14 +111,18 @@ def launch_few(
 ) -> None:
     """Enqueue what adds the values.
 
-    `routine`, `plan`: the scatter, and what was planned; `target`: the array that changes; `value`: the values; `old`:
-    what is added to, and the step of its elements; None if that is in the target already.
+    `routine`, `plan`: the scatter, and what was planned; `positions`: positions, or the index; `target`: the array that
+    changes; `value`: the values; `old`: what is added to, and the step of its elements; None if that is in the target.
     """
     context, cut = routine.context, plan.cut
     parts = context.empty((cut.parts * plan.outputs,), target.dtype)
     buffers = positions.buffer, value.buffer, parts.buffer
     adding = (cut.parts * cut.group, *cut.tiles), (cut.group, 1, 1)
-    plan.add.launch(context.queue, *adding, *buffers, np.int64(value.layout.offset), plan.geometry)
+    arguments: tuple[Any, ...] = np.int64(value.layout.offset), plan.geometry
+    if plan.is_direct:
+        error_flag = routine.error_flag.buffer if routine.is_checked else None
+        arguments = *arguments, np.int64(positions.layout.offset), error_flag, routine.number
+    plan.add.launch(context.queue, *adding, *buffers, *arguments)
     width = cut.arguments["width"]
     groups = min(ceil_div(plan.outputs, width), GROUPS_PER_UNIT * context.info.compute_units)
     x = target.buffer, np.int64(target.layout.offset + shift)

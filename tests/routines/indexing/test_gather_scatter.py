@@ -231,6 +231,32 @@ def test_few_positions_of_arrays_of_any_strides(context, rng, shape):
     np.testing.assert_array_equal(device.to_host(), x)
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int64"])
+def test_few_positions_by_indices_of_any_strides(context, rng, kind):
+    """They are read where they are; the call ends with an error for one that is out of range."""
+    many = rng.integers(0, 50, (70, 40)).astype(kind)
+    many[::2] -= 50 if kind[0] == "i" else 0
+    x, y, at = rng.integers(-3, 4, (50, 2)).astype("float32"), np.ones((2100, 2), "float32"), context.from_host(many)
+    for pick in (lambda i: i[5:].ravel()[:2100], lambda i: i.T[:30], lambda i: i[::2, :1].repeat(60, 0)):
+        host = pick(many)
+        is_view = host.shape == (30, 70)
+        index = at.view(at.layout.transpose((1, 0)))[:30] if is_view else context.from_host(host)
+        value = y[: host.size].reshape(*host.shape, 2)
+        of = {"value_dtype": "float32", "value_ndim": value.ndim, "schedule": "simt", "accumulate": True}
+        add = Scatter(context, "float32", 2, [0], [(kind, host.ndim)], **of)
+        got = add(*map(context.from_host, (x, value)), index)[0].to_host()
+        add.check()
+        np.testing.assert_array_equal(got, expected_scatter(True, x, value, host))
+        assert way_of(add).add.is_direct != is_view
+    wrong = np.zeros(1500, kind)
+    wrong[1300] = 50
+    of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", 2, [0], [(kind, 1)], **of)
+    with pytest.raises(IndexError, match="index 50 is out of bounds for axis 0 with size 50"):
+        add(*map(context.from_host, (x, y[:1500], wrong)))
+        add.check()
+
+
 def test_work_of_few_positions(context):
     """Chunks keep the device busy, none so long that a sum in float32 loses digits."""
     cut = partial(cut_few, WorkGroupLimits(context), 132, 4)
