@@ -28,9 +28,6 @@ def power_of_two(n: int) -> int:
 def power_above(n: int) -> int:
     """Return the smallest power of two that is not below a number."""
     return 1 << max(n - 1, 0).bit_length()
-def next_power_of_two(n: int) -> int:
-    """Return the least power of two that is not below a number."""
-    return 1 << (max(n, 1) - 1).bit_length()
 
 
 def index_type(reach: int, overshoot: int = 0) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import BUSY_GROUPS_PER_UNIT, CORE_CACHE_BYTES, ITEMS_PER_UNIT
-from pytensor_cl.routines.base.ndrange import next_power_of_two, power_of_two
+from pytensor_cl.routines.base.ndrange import power_above, power_of_two
 from pytensor_cl.routines.base.two_pass import chunks_of
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.limits import COALESCED_ITEMS, RESIDENT_ITEMS, SHORT_ROW_VECTORS
@@ -314,7 +314,7 @@ def _held(count: int, total: int, units: int, group: int, most: int) -> tuple[in
     held = MIN_HELD
     while held < most and total > held * COALESCED_ITEMS:
         held *= 2
-    threads = next_power_of_two(ceil_div(total, held))
+    threads = power_above(ceil_div(total, held))
     while held > MIN_HELD and 2 * threads <= group and count * threads < RESIDENT_ITEMS * units // 2:
         held, threads = held // 2, 2 * threads
     return held, threads

@@ -560,6 +560,8 @@ def _matrix_f64(device: Device, text: str) -> int:
         else:
             return depth
     raise failure
+
+
 _VOTES = """
 __kernel void probe_warp_votes(__global const int *x, __global uint *o)
 {
