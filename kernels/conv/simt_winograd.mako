@@ -2,16 +2,19 @@
 ##
 ## Algorithm   As winograd_filters.mako: U = G w G.T, V = B.T x B, M = U.T V for each of size x size points by the
 ##             routine's batched product, and y = A.T M A.
+##             `is_weights`: the gradient of w, from x and the gradient of y: a sum over tiles of convolutions with
+##             `count` x `count` taps, which the same points do for. D is the transformed gradient of y, in place of M;
+##             U = D V.T is a product over tiles, for each part of the images; then the output transform of its sum.
 ## Operands    x, w and y with any strides, images of an element or more; positions and offsets within 32 bits;
 ##             plan.mako. U[point, g, c, feature], V[point, g, c, tile] and M[point, g, feature, tile]: rows and points
 ##             of each are u_row and u_point apart, ... <name>_tiles: `images` images from number `first` on, each of
-##             `rows` x `cols` tiles.
+##             `rows` x `cols` tiles. Of weights, U[point, part, g, feature, c].
 ## Tiling      A work-item transforms one filter, or a tile of one channel, in registers.
 ## NDRange     dimension 0: features, or tiles; neighbours take neighbours. Dimension 1: channels of all groups.
 ##             Work-items loop over both, with the NDRange as step.
 ## Reference   Lavin and Gray 2016; routines/conv/winograd_transforms.py.
-<%page args="name, ctype, taps, count, filter_matrix, input_matrix, output_matrix, tiles, further=(), offsets=None,
-             statements=''"/>
+<%page args="name, ctype, taps, count, filter_matrix, input_matrix, output_matrix, tiles, is_weights=False,
+             further=(), offsets=None, statements=''"/>
 <%namespace name="epilogue" file="/conv/epilogue.mako"/>
 <%namespace name="winograd" file="/conv/winograd_transforms.mako"/>
 <%
@@ -33,6 +36,7 @@ ${epilogue.declarations(name, ctype, 1, further, offsets, statements)}
             ${winograd.transform(matrix, ctype, f"t{r}_{{i}}", store(r))}
             % endfor
 </%def>
+% if not is_weights:
 __kernel void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *restrict W,
                               __global ${ctype} *restrict U)
 {
@@ -51,6 +55,7 @@ __kernel void ${name}_filters(conv_plan p, conv_call s, ${name}_tiles t, __globa
         }
 }
 
+% endif
 __kernel void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *restrict X,
                              __global ${ctype} *restrict V)
 {
@@ -84,6 +89,60 @@ __kernel void ${name}_inputs(conv_plan p, conv_call s, ${name}_tiles t, __global
     }
 }
 
+% if is_weights:
+__kernel void ${name}_gradients(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *restrict Y,
+                                __global ${ctype} *restrict D)
+{
+    const int rows = t.rows, cols = t.cols, total = t.images * t.rows * t.cols, channels = p.m, units = p.groups * p.m;
+    for (int unit = get_global_id(1); unit < units; unit += get_global_size(1)) {
+        const long channel = s.y + unit / channels * p.y.g + unit % channels * p.y.m;
+        for (int tile = get_global_id(0); tile < total; tile += get_global_size(0)) {
+            const int image = tile / cols / rows, h = tile / cols % rows * ${count}, w = tile % cols * ${count};
+            __global const ${ctype} *const y = Y + channel + (t.first + image) * p.y.n;
+            % for r in K:
+            const int is_h${r} = h + ${r} < (int)p.out[1], is_w${r} = w + ${r} < (int)p.out[2];
+            const int at_h${r} = min(h + ${r}, (int)p.out[1] - 1) * (int)p.y.h;
+            const int at_w${r} = min(w + ${r}, (int)p.out[2] - 1) * (int)p.y.w;
+            % endfor
+            % for r in K:
+            % for c in K:
+            ${ctype} y${r}_${c} = y[at_h${r} + at_w${c}];
+            % endfor
+            % endfor
+            % for r in K:
+            % for c in K:
+            y${r}_${c} = is_h${r} & is_w${c} ? y${r}_${c} : 0;
+            % endfor
+            % endfor
+            __global ${ctype} *const d = D + unit * t.m_row + tile;
+            ${transform(filter_matrix, "y", K, S, lambda r: f"d[({size * r} + {{i}}) * t.m_point]")}
+        }
+    }
+}
+
+__kernel void ${name}_weights(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *restrict U,
+                              __global ${ctype} *restrict W)
+{
+    const int channels = p.c, features = p.m, units = p.groups * p.m;
+    for (int unit = get_global_id(1); unit < units; unit += get_global_size(1))
+        for (int channel = get_global_id(0); channel < channels; channel += get_global_size(0)) {
+            __global const ${ctype} *u = U + unit * t.u_row + channel;
+            % for r in S:
+            ${ctype} ${", ".join(f"u{r}_{c} = 0" for c in S)};
+            % endfor
+            for (int part = 0; part < t.parts; part++, u += t.u_part) {
+                % for r in S:
+                % for c in S:
+                u${r}_${c} += u[${size * r + c} * t.u_point];
+                % endfor
+                % endfor
+            }
+            __global ${ctype} *const w =
+                W + s.w + unit / features * p.w.g + unit % features * p.w.m + channel * p.w.c;
+            ${transform(output_matrix, "u", S, T, lambda r: f"w[{r} * p.w.h + {{i}} * p.w.w]")}
+        }
+}
+% else:
 __kernel void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __global const ${ctype} *restrict M,
                               __global ${ctype} *Y${epilogue.parameters(name, ctype, further) if statements else ""})
 {
@@ -126,3 +185,4 @@ __kernel void ${name}_outputs(conv_plan p, conv_call s, ${name}_tiles t, __globa
         }
     }
 }
+% endif

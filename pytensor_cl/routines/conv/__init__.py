@@ -39,8 +39,8 @@ method            when                                          kernel
 ``fourier``       large kernels, stride and dilation 1          fft, conv/fourier
 ``small_m``       floats, few channels of y in a group          conv/simt_small_m
 ``naive``         integers, or few channels otherwise           conv/naive
-``winograd``      3 x 3 taps, stride 1, if transforms take      conv/simt_winograd, gemm (`winograd_simt`)
-                  less time than the multiplications saved
+``winograd``      3 x 3 taps, stride 1, if transforms take      conv/simt_winograd, gemm (`winograd_simt`);
+                  less time than the multiplications saved      ``winograd_weights`` for gradients of w
 ``pointwise``     one tap, many positions: a product            gemm
 ``simt``          everything else                               conv/simt_double_buffered for large float32
                                                                 problems, else conv/simt

@@ -67,9 +67,13 @@ class Engine:
         self._plans: Plans[_Plan] = Plans()
         self._used: set[str] = set()
         self._kernels: dict[Method, Kernel] = {}
-        self._winograd = (Winograd if schedule == "cpu" else WinogradSimt)(context, dtype, epilogue)
         self._fourier = Fourier(context, dtype, schedule)
-        self._composed = {"winograd": self._winograd.plan, "pointwise": self._pointwise, "fourier": self._fourier.plan}
+        self._composed = {"pointwise": self._pointwise, "fourier": self._fourier.plan}
+        if schedule == "cpu":
+            self._composed["winograd"] = Winograd(context, dtype, epilogue).plan
+        else:
+            winograd = WinogradSimt(context, dtype, epilogue)
+            self._composed |= {"winograd": winograd.plan, "winograd_weights": winograd.plan_weights}
         self._fused_gradients = {"col2im": self._plan_col2im, "grad_weights": self._plan_grad_weights}
 
     @property

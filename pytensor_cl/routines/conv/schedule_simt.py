@@ -1,6 +1,6 @@
 """Schedule simt of convolutions: the method for a problem, and its partition among the work-groups of a GPU."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -163,19 +163,21 @@ class SimtSchedule:
             return Method("small_m", (p.m,))
         if not is_float or p.m < SIMT_FEW_CHANNELS:
             return Method("naive")
-        if self._suits_winograd(p):
+        if self._suits_winograd(p, winograd_simt.is_profitable):
             return Method("winograd")
+        if self._suits_winograd(winograd_simt.of_weights(p), winograd_simt.is_weights_profitable):
+            return Method("winograd_weights")
         if is_large_pointwise(p, SIMT_MIN_POINTWISE_POSITIONS):
             return Method("pointwise")
         return self.tiles(p)
 
-    def _suits_winograd(self, p: Problem) -> bool:
-        """Return whether Winograd's algorithm applies to a problem, and takes less time."""
+    def _suits_winograd(self, p: Problem, is_profitable: Callable[[Problem, int, int], bool]) -> bool:
+        """Return whether Winograd's algorithm applies to a convolution, and takes less time."""
         return (
             winograd.is_applicable(p)
             and is_small(p)
             and all(a.image for a in p.axes)
-            and winograd_simt.is_profitable(p, self.info.compute_units, self.dtype.itemsize)
+            and is_profitable(p, self.info.compute_units, self.dtype.itemsize)
         )
 
     def tiles(self, p: Problem | None) -> Method:

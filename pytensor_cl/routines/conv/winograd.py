@@ -54,9 +54,12 @@ def part_bounds(total: int, most: int) -> list[int]:
     return [total * i // count for i in range(count + 1)]
 
 
-def matrices(dtype: str, vector: str) -> dict[str, object]:
-    """Return the transforms, as arguments of a template: C for columns whose elements are of type `vector`."""
-    found = transforms(COUNT, TAPS, _POINTS)._asdict()
+def matrices(dtype: str, vector: str, count: int = COUNT) -> dict[str, object]:
+    """Return the transforms, as arguments of a template: C for columns whose elements are of type `vector`.
+
+    `count`: outputs of a tile along a dimension, which with all taps covers as many inputs.
+    """
+    found = transforms(count, SIZE + 1 - count, _POINTS)._asdict()
     return {f"{name.removesuffix('s')}_matrix": code(matrix, dtype, vector) for name, matrix in found.items()}
 
 

@@ -414,7 +414,8 @@ WINOGRAD = {
 def winograd(monkeypatch):
     """Take Winograd's algorithm wherever it can be taken."""
     monkeypatch.setattr(conv_winograd, "is_profitable", lambda problem: True)
-    monkeypatch.setattr(winograd_simt, "is_profitable", lambda problem, units, itemsize: True)
+    for name in ("is_profitable", "is_weights_profitable"):
+        monkeypatch.setattr(winograd_simt, name, lambda problem, units, itemsize: True)
 
 
 def is_winograd(routine, *layouts):
@@ -422,7 +423,7 @@ def is_winograd(routine, *layouts):
 
 
 @pytest.mark.parametrize("case", WINOGRAD)
-def test_winograd(context, make, rng, winograd, monkeypatch, case):
+def test_winograd(context, make, rng, schedule, winograd, monkeypatch, case):
     shape, kernel, parameters = WINOGRAD[case]
     monkeypatch.setattr(conv_winograd, "WINOGRAD_FEW_TILES", 0)
     check(make, context, rng, "float32", shape, kernel, **parameters)
@@ -430,6 +431,9 @@ def test_winograd(context, make, rng, winograd, monkeypatch, case):
     (y,) = routine.layout(x, w)
     assert is_winograd(routine, x, w, y)
     assert is_winograd(make(ConvGradInput, "float32", 2, **parameters), y, w, x)
+    weights = make(ConvGradWeight, "float32", 2, **parameters)
+    (problem,) = weights.problems(x, y, w)
+    assert (weights.engine.method(simplify(problem)).name == "winograd_weights") == (schedule == "simt")
 
 
 @pytest.mark.parametrize("case", WINOGRAD)
@@ -456,6 +460,7 @@ def test_winograd_in_blocks_on_gpus(context, rng, winograd, monkeypatch):
     """Some images at a time; group by group of the tiles, with few work-groups."""
     monkeypatch.setattr(winograd_simt, "SIMT_WINOGRAD_CHUNK_BYTES", 0)
     monkeypatch.setattr(winograd_simt, "NAIVE_GROUPS_PER_UNIT", 0)
+    monkeypatch.setattr(winograd_simt, "SIMT_SPLIT_K_GROUPS_PER_UNIT", 1 << 10)  # parts for gradients for w
 
     def make(kind, dtype, *args, **parameters):
         return kind(context, dtype, *args, schedule="simt", **parameters)
