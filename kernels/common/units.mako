@@ -26,8 +26,8 @@ def log2(n):
 </%def>
 
 ## Adds to the offsets (pairs of a variable and the C expression of its stride, with {} for the dimension) where the row
-## `rest` of the first `dims` dimensions is; assigns its coordinates to variables, if their stem is given. No division is
-## made for outer dimensions that were merged with others.
+## `rest` of the first `dims` dimensions is; assigns its coordinates to variables, if their stem is given. No division
+## is made for outer dimensions that were merged with others.
 <%def name="rows(index, dims, offsets, coordinate=None)">
 % for d in reversed(range(dims)):
         {

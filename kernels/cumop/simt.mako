@@ -4,7 +4,8 @@
 ##             work-group scans the totals of the chunks of a row in place.
 ## Operands    As in kernels/cumop/cpu.mako.
 ## Tiling      Tiles of group * run elements; each work-item scans `run` neighbouring ones, then the group scans their
-##             sums: `block` work-items each scan as many sums, and all add up the totals of the blocks before their own.
+##             sums: `block` work-items each scan as many sums, and all add up the totals of the blocks before their
+##             own.
 ## NDRange     _rows (outputs * group, chunks); _sums (outputs * group, chunks - 1); _columns (outputs rounded up to
 ##             groups, chunks); _totals (outputs * group).
 ## Workspace   Local memory: a tile, with gaps against bank conflicts, and one sum for each work-item.
@@ -81,7 +82,8 @@ static inline ${T} ${name}_combine(const ${T} a, const ${T} b)
                 % endfor
             } else {
                 % for k in range(ITEMS):
-                v${k} = start + item + ${k * group} < last ? input[(start + item + ${k * group}) * g.in_step] : ${identity};
+                v${k} = start + item + ${k * group} < last
+                    ? input[(start + item + ${k * group}) * g.in_step] : ${identity};
                 % endfor
             }
 </%def>

@@ -5,7 +5,8 @@
 ##             vectors are moved.
 ## NDRange     Any size; a loop over units (kernels/common/units.mako) with the NDRange as stride.
 ## Invariants  Counters are unsigned: the last step may pass the size by less than one NDRange.
-<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, lanes, vectors, repeated, one_by_one"/>\
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, lanes, vectors,
+             repeated, one_by_one"/>\
 <%namespace name="common" file="/elemwise/simt_common.mako"/>\
 <%namespace name="units" file="/common/units.mako"/>\
 <%!

@@ -5,9 +5,10 @@
 ## Operands    As in kernels/elemwise/cpu.mako; the last two dimensions are those of the tiles.
 ## Tiling      TILE x TILE elements; TILE + 1 elements from row to row, so that a column is in different banks.
 ## NDRange     Work-groups of TILE x ROWS_PER_STEP work-items; each takes every so many tiles.
-## Invariants  Barriers are uniform: all work-items of a group take the same tiles. Past the edges the last row or column
-##             is read again, and not written.
-<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, transposed, is_long"/>\
+## Invariants  Barriers are uniform: all work-items of a group take the same tiles. Past the edges the last row or
+##             column is read again, and not written.
+<%page args="name, plan, offsets, inputs, by_value, outputs, statements, ndim, index, plan_in_buffer, transposed,
+             is_long"/>\
 <%namespace name="common" file="/elemwise/simt_common.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype
@@ -95,7 +96,8 @@ void ${name}(
                 const ${ctype(dtype)} i${k} = tile_i${k}[x][${q}];
                 % elif k in direct:
                 const ${ctype(dtype)} i${k} =
-                    ${f"i{k}_{number}" if number is not None else f"b_i{k}[{place(f'i{k}', f'row + {q}', 'column + x')}]"};
+                    ${f"i{k}_{number}" if number is not None
+                        else f"b_i{k}[{place(f'i{k}', f'row + {q}', 'column + x')}]"};
                 % endif
                 % endfor
                 % for k, dtype in enumerate(outputs):

@@ -1,16 +1,16 @@
 ## Fused pair of matrix-vector products, schedule simt: z = alpha * A @ x + beta * y, r, ... = f(z, ...),
 ## o = alpha_t * A.T @ r + beta_t * y_t. A is read once.
 ##
-## Algorithm   `width` neighbouring work-items hold one vector each of a row, in registers, of `rows` rows at once. Their
-##             products are summed in local memory, where a work-item takes a row, computes f and leaves r; then all add
-##             their vectors times r to their part of g = A.T @ r. The next rows are loaded meanwhile.
+## Algorithm   `width` neighbouring work-items hold one vector each of a row, in registers, of `rows` rows at once.
+##             Their products are summed in local memory, where a work-item takes a row, computes f and leaves r; then
+##             all add their vectors times r to their part of g = A.T @ r. The next rows are loaded meanwhile.
 ## Operands    A (n, k), of which rows are contiguous; x, y_t and o (k); y, z, r and full arrays (n), any strides.
 ## Tiling      p.block is the width; a vector has `lanes` elements, to which rows and k are aligned.
 ## NDRange     p.items groups loop over the rows. <name>_finish: a group adds up p.workspace_size columns of g; the last
 ##             one, the reductions of f.
 ## Workspace   Partial (items, padded_k) holds the g of each group, partial_totals the reductions of f.
-## Invariants  one group does all; with more, <name>_finish adds up. Barriers are uniform. Rows that are equal have equal
-##             products, and all sums have one order.
+## Invariants  one group does all; with more, <name>_finish adds up. Barriers are uniform. Rows that are equal have
+##             equal products, and all sums have one order.
 <%page args="name, ctype, dtype, lanes, group, rows, product, factor, has_addend, arrays, values, loops, row_values,
              totals, plan, call"/>
 <%namespace name="row_kernels" file="/rowwise/common.mako"/>
@@ -117,7 +117,8 @@ sums[${padding.at(place, itemsize)}]
 <%  all, accumulator = f"all{total.value}", total.accumulator %>\
         ${accumulator}_a1 ${all} = ${accumulator}_identity1();
         for (long part = item; part < p.items; part += ${group})
-            ${all} = ${accumulator}_combine1(${all}, ${accumulator}_load1(${common.partial_total(k)} + part, 1, p.items));
+            ${all} =
+                ${accumulator}_combine1(${all}, ${accumulator}_load1(${common.partial_total(k)} + part, 1, p.items));
         ${reduce_in_group(total, all)}
         ${all} = local_${accumulator}[0];
         r${total.value} = ${row_kernels.result(total, all, 1)};

@@ -1,9 +1,9 @@
 ## Matrix-vector product, schedule simt: o = alpha * A @ x + beta * y.
 ##
-## Algorithm   Work-items are in two dimensions: `width` beside each other along the contiguous dimension of A, the others
-##             across it. <name>_rows, for contiguous rows: a work-item has parts of several rows, whose products with
-##             one part of x are in flight at once. <name>_long, for few long rows: it has several parts of one row.
-##             <name>_col, for contiguous columns: several elements of each column beside each other. What the
+## Algorithm   Work-items are in two dimensions: `width` beside each other along the contiguous dimension of A, the
+##             others across it. <name>_rows, for contiguous rows: a work-item has parts of several rows, whose products
+##             with one part of x are in flight at once. <name>_long, for few long rows: it has several parts of one
+##             row. <name>_col, for contiguous columns: several elements of each column beside each other. What the
 ##             work-items of a row have is summed in local memory.
 ## Operands    A (m, k), x (k), y and o (m), any strides; plan.mako. Vectors of `lanes` elements are loaded if strides
 ##             (p.is_vector) and addresses allow it.
@@ -132,7 +132,8 @@ ${begin("long")}
         ${wide} s${u} = 0;
         % endfor
         const long row_step = width * p.a_col, x_step = width * p.x_step;
-        __global const ${ctype} *left = row + (vector_end + lane) * p.a_col, *right = x + (vector_end + lane) * p.x_step;
+        __global const ${ctype} *left = row + (vector_end + lane) * p.a_col;
+        __global const ${ctype} *right = x + (vector_end + lane) * p.x_step;
         long count = k_end - vector_end - lane;
         #pragma unroll 1
         for (; count > 3 * width; count -= 4 * width) {

@@ -1,5 +1,5 @@
-## Algorithm   Reductions of rows of a table that an index gathers, for GPUs (embedding bag): a work-item has one element
-##             of a result, and reads the rows of its bag where they are, several before it combines the first.
+## Algorithm   Reductions of rows of a table that an index gathers, for GPUs (embedding bag): a work-item has one
+##             element of a result, and reads the rows of its bag where they are, several before it combines the first.
 ## Operands    As in kernels/indexing/embedding_bag.mako.
 ## NDRange     Any size; a loop with it as stride.
 ## Invariants  An index that is out of range is reported, and taken for 0.

@@ -1,7 +1,7 @@
 ## Algorithm   x[positions] += y, in place, by the atomic additions of NVIDIA's GPUs, for float32 and float64: the order
 ##             of the sums is not fixed. The feature `float_atomics` says whether they work.
-## Operands    positions[count] in elements of x; y: values of positions are y_count apart, y_outer after `inner`; shape, x,
-##             y: the elements that one position means.
+## Operands    positions[count] in elements of x; y: values of positions are y_count apart, y_outer after `inner`;
+##             shape, x, y: the elements that one position means.
 ## NDRange     Any size; a loop with it as stride.
 <%page args="name, plan, ctype, ndim, index"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\

@@ -1,6 +1,6 @@
-## Algorithm   o = x with some slices set or added to, one after the other, for GPUs: an element is read, changed by each
-##             slice that it is in, and written once. A work-item has `lanes` elements of a row, whose values are all
-##             loaded before the first is changed.
+## Algorithm   o = x with some slices set or added to, one after the other, for GPUs: an element is read, changed by
+##             each slice that it is in, and written once. A work-item has `lanes` elements of a row, whose values are
+##             all loaded before the first is changed.
 ## Operands    As in kernels/indexing/slice_update.mako.
 ## NDRange     Any size; a loop over units (kernels/common/units.mako) with the NDRange as stride.
 <%page args="name, plan, offsets, ctype, ndim, combines, index, lanes"/>\

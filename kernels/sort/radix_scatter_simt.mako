@@ -1,6 +1,6 @@
-## The kernel of kernels/sort/radix_simt.mako that moves elements to their places: a tile is put in order in local memory,
-## and is stored from there, so that neighbours mostly go to neighbouring places. The defs use the arguments of the
-## template that calls them.
+## The kernel of kernels/sort/radix_simt.mako that moves elements to their places: a tile is put in order in local
+## memory, and is stored from there, so that neighbours mostly go to neighbouring places. The defs use the arguments of
+## the template that calls them.
 ##
 ## `by_warps`: a warp takes 32 elements at a time. Those of the same digit find each other by votes; the first one adds
 ## their number to the count of the digit in this warp, which is the rank of an element among those of its digit in the
@@ -56,7 +56,8 @@ words = range(W)
 digit_of = f"{name}_digit({{}}, pass) >> {low} & {(1 << step_bits) - 1}" %>
         {
             const int own_count = min(${items_per_thread}, n - item * ${items_per_thread});
-            ${element} ${", ".join(f"run{k} = 0" for k in range(items_per_thread))};  // GPUs would keep an array in memory
+            // GPUs would keep an array in memory.
+            ${element} ${", ".join(f"run{k} = 0" for k in range(items_per_thread))};
             ulong ${", ".join(f"own{w} = 0" for w in words)};
             % for k in range(items_per_thread):
             if (${k} < own_count) {

@@ -1,9 +1,9 @@
-## Algorithm   Sorts long rows on GPUs: the radix sort of kernels/sort/radix_cpu.mako. A work-group counts the digits of a
-##             chunk, or moves its elements, tile by tile. The scan runs over the counts of each digit of each row apart;
-##             what moves the elements adds the sums of the digits before.
+## Algorithm   Sorts long rows on GPUs: the radix sort of kernels/sort/radix_cpu.mako. A work-group counts the digits of
+##             a chunk, or moves its elements, tile by tile. The scan runs over the counts of each digit of each row
+##             apart; what moves the elements adds the sums of the digits before.
 ## Operands    As in kernels/sort/radix_cpu.mako; `pairs`: the last pass writes the keys, and their source indices.
-## NDRange     (rows * chunks * group); scan: (rows * digits * group), or, with few chunks, any number of groups that has
-##             a work-item for each digit of each row.
+## NDRange     (rows * chunks * group); scan: (rows * digits * group), or, with few chunks, any number of groups that
+##             has a work-item for each digit of each row.
 ## Workspace   counts[rows][2^bits][chunks]; totals[rows][2^bits]; differences[rows * chunks]: which bits differ between
 ##             the keys of a chunk and the first one of the row; difference: all of these. Local memory: a histogram for
 ##             each 32 work-items; a tile of elements, and counts.
@@ -38,7 +38,8 @@ ${radix.digits(E, clears=False)}
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict input, const long input_at,
     __global const ${E} *restrict a, __global const ${E} *restrict b, __global ${index} *restrict counts,
-    __global ${"ulong" if first else "const uint"} *restrict ${"differences" if first else "difference"}, const int pass,
+    __global ${"ulong" if first else "const uint"} *restrict ${"differences" if first else "difference"},
+    const int pass,
     const ${name}_geometry g)
 {
     __local uint histogram[${bins * copies}];

@@ -26,7 +26,7 @@ from pytensor_cl.runtime.program import Kernel
 
 
 class FewCut(NamedTuple):
-    """How the work is divided.
+    """Division of the work.
 
     `group`, `finishing`: work-items of the work-groups that add, and that finish; `rows`, `columns`: positions and
     elements of a work-group; `tiles`: work-groups along the second and third dimension; `parts`: chunks of the values.
@@ -42,7 +42,7 @@ class FewCut(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the text of the kernels depends on."""
+        """Return the arguments of the kernels' templates."""
         width = min(FINISHED_SUMS, self.finishing)
         sizes = {"group": self.group, "finishing": self.finishing, "width": width}
         return {**sizes, "rows": self.rows, "columns": self.columns}
