@@ -304,3 +304,19 @@ def test_a_driver_that_opens_no_context_has_an_error_of_ours(context, monkeypatc
     monkeypatch.setattr(cl, "Context", fail)
     with pytest.raises(UnusableDevice, match=r"driver: .*cannot be opened: .*DEVICE_NOT_AVAILABLE"):
         open_context(context.entry.stable_spec, "bad")
+
+
+def test_instructions_for_matrices_are_probed_one_by_one(context, monkeypatch):
+    """A device without them has none; where the larger one does not build, the smaller one is tried."""
+    built = []
+
+    def build(_, text):
+        built.append(text)
+        raise RuntimeError("ptxas fatal")
+
+    monkeypatch.setattr(probes.Device, "build", build)
+    probe = next(p for p in probes.PROBES if p.name == "matrix_f64")
+    result = probe_process._run(context.device, probe)
+    assert result.value == 0 and "ptxas fatal" in result.why
+    assert ["mma.sync.aligned.m16n8k8." in built[0], "mma.sync.aligned.m8n8k4." in built[1]] == [True, True]
+    assert not any(word in text for text in built for word in ("ROWS", "DEPTH", "INSTRUCTION"))
