@@ -96,8 +96,8 @@ void ${name}(
                 const ${ctype(dtype)} i${k} = tile_i${k}[x][${q}];
                 % elif k in direct:
                 const ${ctype(dtype)} i${k} =
-                    ${f"i{k}_{number}" if number is not None
-                        else f"b_i{k}[{place(f'i{k}', f'row + {q}', 'column + x')}]"};
+                    ${(f"i{k}_{number}" if number is not None
+                        else f"b_i{k}[{place(f'i{k}', f'row + {q}', 'column + x')}]")};
                 % endif
                 % endfor
                 % for k, dtype in enumerate(outputs):
