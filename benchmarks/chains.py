@@ -122,7 +122,6 @@ def _jax_density(data: Data) -> tuple[Callable[[Any], Any], int]:
 
 
 def _run_jax(options: argparse.Namespace) -> dict[str, Any]:
-    import blackjax
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -139,6 +138,7 @@ def _run_jax(options: argparse.Namespace) -> dict[str, Any]:
         return _time_gradient(evaluate, options)
     if options.child == "numpyro":
         return _run_numpyro(density, size, options)
+    import blackjax
 
     @jax.jit
     def run(key: Any, start: Any) -> Any:

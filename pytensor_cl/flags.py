@@ -100,6 +100,13 @@ FLAGS: tuple[Flag, ...] = (
         "Build kernels with -cl-fast-relaxed-math: faster, with wrong results for NaN, inf and signed zero.",
     ),
     Flag(
+        "opencl__float_atomics",
+        "BoolParam",
+        False,
+        "Let a GPU that can add float32 and float64 numbers atomically do so where many values are added to many rows "
+        "of an array: faster, but sums are in any order, so that they differ in the last digits from call to call.",
+    ),
+    Flag(
         "opencl__cache_dir",
         "StrParam",
         "",
@@ -110,7 +117,8 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__parallel_compile",
         "BoolParam",
         True,
-        "With PoCL: compile the kernels of a function that has many new ones on all cores, in worker processes.",
+        "With PoCL and on GPUs: compile the kernels of a function that has many new ones on all cores, in worker "
+        "processes.",
         mutable=False,
     ),
     Flag(

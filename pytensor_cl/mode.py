@@ -33,6 +33,7 @@ from pytensor_cl.rewriting.decompose.random import decompose_random
 from pytensor_cl.rewriting.decompose.scan import compile_loops
 from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
+from pytensor_cl.rewriting.decompose.whole_updates import replace_whole_updates
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.cross_entropy import fuse_cross_entropies
 from pytensor_cl.rewriting.fusion.embedding_bag import fuse_embedding_bags
@@ -50,6 +51,7 @@ from pytensor_cl.rewriting.host_graph.graph import check_host_backends, keep_hos
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_inner_graph, prepare_host_branches
 from pytensor_cl.rewriting.host_graph.wide_factors import widen_factors
 from pytensor_cl.rewriting.inline_markers import inline_markers
+from pytensor_cl.rewriting.placement.fuse_rest import fuse_rest
 from pytensor_cl.rewriting.placement.fusion_barrier import insert_fusion_barriers
 from pytensor_cl.rewriting.placement.fusion_limit import split_large_composites
 from pytensor_cl.rewriting.placement.lift import Policy, lift_to_device
@@ -132,11 +134,13 @@ PASSES = (
     Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
     Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
     Pass("cross_entropy", fuse_cross_entropies, 47.98, NOT_HOST),
+    Pass("whole_updates", replace_whole_updates, 47.99, NOT_HOST),
     Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
     Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
     Pass("compile_objectives", compile_objectives, 48.945, ONLY_DEVICE),
     # nodes are placed
     Pass("fusion_barrier", insert_fusion_barriers, 48.95, NOT_HOST),
+    Pass("fuse_rest", fuse_rest, 49.05, NOT_HOST),
     Pass("fusion_limit", split_large_composites, 49.1, NOT_HOST),
     Pass("decompose_sparse_products", decompose_sparse_products, 49.15, NOT_HOST),
     Pass("lift", _lift, 49.2),

@@ -34,15 +34,17 @@ max(${a}, ${b})
 </%def>
 
 <%def name="position(reduced_offset=None)">
-## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+## vectors that need not be aligned, unless the kernel says so: a driver may call a function for vloadn, and read chars
+## one by one in it
 % if lanes > 1:
-typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${np.dtype(dtype).itemsize})));
+<% most = context.get("load_alignment", np.dtype(dtype).itemsize) %>\
+typedef ${vector_type(dtype, lanes)} ${name}_v __attribute__((aligned(${min(most, lanes * np.dtype(dtype).itemsize)})));
 % endif
 // Where element `rest` of the reduced range is, in C order of the reduced axes.
 static ${index} ${name}_at(const ${name}_geometry *g, ${index} rest)
 {
     % if reduced_offset:
-    ${reduced_offset()}
+    ${reduced_offset(context.get("is_run", False))}
     % elif reduced_dims == 1:
     return rest * g->reduced_in[0];
     % else:

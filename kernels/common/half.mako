@@ -1,7 +1,7 @@
 ## float16 as the bits of a half in a ushort: to float, and back. widen_half<n>, narrow_half<n>: n lanes; rounding is
-## to nearest even, as in NumPy's casts. Devices with cl_khr_fp16 convert themselves. PoCL 3.0 has no such type, and
-## crashes on vload_half of vectors; on x86 its compiler supports the processor's conversion of 8 lanes. Elsewhere it
-## is arithmetic on bits.
+## to nearest even, as in NumPy's casts. Devices with cl_khr_fp16 convert themselves. NVIDIA's do so by an instruction
+## of PTX (-DHALF_CONVERSIONS), without that extension. PoCL 3.0 has no such type, and crashes on vload_half of vectors;
+## on x86 its compiler supports the processor's conversion of 8 lanes. Elsewhere it is arithmetic on bits.
 <%page args=""/>\
 #ifdef cl_khr_fp16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
@@ -10,6 +10,32 @@
 % for n in (2, 4, 8, 16):
 #define widen_half${n}(bits) convert_float${n}(as_half${n}((ushort${n})(bits)))
 #define narrow_half${n}(value) as_ushort${n}(convert_half${n}_rte(value))
+% endfor
+#elif defined(HALF_CONVERSIONS)
+static inline float widen_half1(const ushort half_bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half_bits));
+    return value;
+}
+
+static inline ushort narrow_half1(const float value)
+{
+    ushort half_bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half_bits) : "f"(value));
+    return half_bits;
+}
+% for n in (2, 4, 8, 16):
+<% lanes = [f".s{k:x}" for k in range(n)] %>\
+static inline float${n} widen_half${n}(const ushort${n} half_bits)
+{
+    return (float${n})(${", ".join(f"widen_half1(half_bits{k})" for k in lanes)});
+}
+
+static inline ushort${n} narrow_half${n}(const float${n} value)
+{
+    return (ushort${n})(${", ".join(f"narrow_half1(value{k})" for k in lanes)});
+}
 % endfor
 #else
 % for n in (1, 2, 4, 8, 16):

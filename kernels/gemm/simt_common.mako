@@ -2,7 +2,6 @@
 ## The defs use the arguments of the template that calls them.
 <%namespace name="gemm_epilogue" file="/gemm/epilogue.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.mako"/>
-<%namespace name="partials" file="/common/partials.mako"/>
 <%namespace name="arguments" file="/common/device_scalars.mako"/>
 <%!
     def scalars(has_alpha, has_c):
@@ -102,7 +101,9 @@ __kernel void ${name}_finish(gemm_plan p, ${name}_call s, __global const ${ctype
     const long size = p.m * p.n;
     for (long n = get_global_id(0); n < size; n += get_global_size(0)) {
         ${wide} sum = 0;
-        ${partials.combine("sum", "p.split_k", "workspace[part * size + n]")}
+        #pragma unroll 16  // loads in flight
+        for (int part = 0; part < (int)p.split_k; part++)
+            sum += workspace[part * size + n];
         const long i = n / p.n, j = n % p.n;
         O[s.o + p.o.start + i * p.o.row + j * p.o.col] = ${name}_scaled(sum, &p, &s, i, j, c);
     }

@@ -1,93 +1,349 @@
-## Matrix product of float32, schedule simt, for products with enough large tiles for all compute units.
+## Matrix product of float32 or float64, schedule simt, in tiles whose sums are in registers.
 ##
-## Algorithm   As simt.mako, with two stages of local memory: the next step along k is loaded from global memory while
-##             the one before is computed, then stored into the other stage. One barrier for each step.
-## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako.
-## Tiling      Rows x 128 sums for a work-group of 16 x rows / 8, 8 elements along k; common/simt_main_loop.mako, vector
-##             form.
-## NDRange     Group 0 is a tile of the output, group 1 loops over batches, or is a part of k.
+## Algorithm   Two stages of local memory: the next step along k is loaded from global memory while the one before is
+##             computed, then stored into the other stage. One barrier for each step. `slices` parts of a work-group
+##             each compute the whole tile for their part of each step; their sums are added at the end, in order: so
+##             small tiles have as many work-items as large ones, and as many sums in each.
+##             `matrix`, the k of an instruction m16n8k8 or m8n8k4 of NVIDIA's tensor cores: 32 neighbouring work-items
+##             compute 32 x 32 sums by it. It rounds as fma does. 0: multiply-adds.
+## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako. Work-items load
+##             16 bytes at a time where one stride is 1, the other a multiple of 16 bytes, and the first element
+##             aligned.
+## Tiling      Rows x columns sums for a work-group, `step` elements along k. A work-item has 8 rows x 2 vectors of 16
+##             bytes: the vectors of a row, and runs of as many rows, are far apart, so that 8 neighbours read 128
+##             bytes. With `matrix` it has 4 rows x 4 pairs.
+## NDRange     A work-group for each tile, of each product of a batch or of each part of k: group 0 has all of them.
 ## Workspace   The partial sums (split_k, m, n), if k is split.
-## Invariants: local memory, stage x element along k x row (or column); four elements of padding put the columns of a
-##     tile into different banks:
-##         tile_a[2][8][rows + 4], tile_b[2][8][128 + 4]
-##     The loop begins a step before k_begin: its first pass only loads.
-<%page args="rows, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs, repeated, outputs,
-             statements"/>
+## Invariants  Local memory is stage x (A, then B) x element along k x row (or column). Row i of element k is stored at
+##             i ^ swizzle(k), so that neither the loads nor the stores of a column have bank conflicts.
+##             The first pass of the loop only loads, the last one only computes.
+## Reference   PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m8n8k4" with .f64 type. The order along k of the
+##             fragments is free, as long as A and B have the same: number j of a work-item is element
+##             2 * (lane % 4) + j.
+<%page args="rows, columns, step, slices, matrix, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs,
+             repeated, outputs, statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>
-<%namespace name="main_loop" file="/common/simt_main_loop.mako"/>
 <%
-    columns, step, items = 128, 8, 2 * rows
-    loads = {"a": rows * step // items, "b": columns * step // items}  # elements of a tile that a work-item loads
+    itemsize = {"float": 4, "double": 8}[ctype]
+    lanes = 16 // itemsize  # elements of 16 bytes
+    vector = f"{ctype}{lanes}"
+    own_rows, own_vectors = (4, 4) if matrix else (8, 2)  # sums of a work-item
+    group_rows = rows // own_rows  # rows of the tile that are stored at a time
+    items = group_rows * columns // (own_vectors * lanes) * slices
+    depth = step // slices  # elements along k of a slice's step
+    # distance between the banks of `lanes` elements along k, and how many distances there are
+    unit, cycle = (4, 4) if matrix else (128 // itemsize // (step // lanes), step // lanes)
+    stage_size = step * (rows + columns)
+    staged_size = group_rows * columns * slices
+    alternates = 2 * staged_size <= 2 * stage_size
+    R, H, V = range(own_rows), range(own_vectors), range(lanes)
+    out_lanes = 1 if outputs else lanes
+    tiles_of = {"a": rows, "b": columns}
+    loads = {x: tile * step // lanes // items for x, tile in tiles_of.items()}  # vectors that a work-item loads
+
+    def run(number, length, first):  # where a vector is stored whose run of vectors begins at number * length
+        return f"({first} {'+' if length * itemsize % 128 == 0 else '^'} {number * length})"
+
+    def next_i(x):  # how far apart the vectors along k are that a work-item loads
+        return items * lanes // step
+
+    def next_k(x):  # the same for vectors along rows or columns
+        return items * lanes // tiles_of[x]
+
+    assert all(n * lanes * items == tiles_of[x] * step for x, n in loads.items()) and staged_size <= 2 * stage_size
 %>
 ${common.declarations()}
 
-## The elements of a tile that a work-item loads: number q is (x_i + q * x_di, x_k + q * x_dk). Neighbours read
-##     neighbours, whether rows or columns are contiguous.
-<%def name="thread_tile_coord(x, tile, across, along)">
-    const int ${x}_k_contiguous = ${along} == 1;
-    const int ${x}_i = ${x}_k_contiguous ? item / ${step} : item % ${tile};
-    const int ${x}_k = ${x}_k_contiguous ? item % ${step} : item / ${tile};
-    const int ${x}_di = ${x}_k_contiguous ? ${items // step} : 0, ${x}_dk = ${x}_k_contiguous ? 0 : ${items // tile};
-    const ${index} ${x}_next = ${x}_di * ${across} + ${x}_dk * ${along};
+<%def name="swizzle(k)" buffered="True" filter="trim">${unit} * (${k} / ${lanes} % ${cycle})</%def>
+## The vectors of a tile that a work-item loads: the first begins at (x_i, x_k), the next are x_next elements apart in
+## global memory. Number q is stored at x_to<q> of the tile.
+<%def name="loaded_vectors(x, across, along)">
+<% tile = tiles_of[x] %>\
+    const int ${x}_along_k = ${across} != 1;
+    const int ${x}_i = ${x}_along_k ? item / ${step // lanes} : item % ${tile // lanes} * ${lanes};
+    const int ${x}_k = ${x}_along_k ? item % ${step // lanes} * ${lanes} : item / ${tile // lanes};
+    const ${index} ${x}_next = ${x}_along_k ? ${next_i(x)} * ${across} : ${next_k(x)} * ${along};
+    % for q in range(loads[x]):
+    const int ${x}_to${q} = ${x}_along_k
+        ? ${x}_k * ${tile} + ((${x}_i + ${q * next_i(x)}) ^ ${swizzle(f"{x}_k")})
+        : (${x}_k + ${q * next_k(x)}) * ${tile} + (${x}_i ^ ${swizzle(f"({x}_k + {q * next_k(x)})")});
+    % endfor
 </%def>
-<%def name="load_global(x, count)">
-            % for q in range(loads[x]):
-            ${ctype} ${x}_${q} = 0;
-            if (is_inside || (${x}_i + ${q} * ${x}_di < ${count} && next_k0 + ${x}_k + ${q} * ${x}_dk < k_end))
-                ${x}_${q} = ${x}[${q} * ${x}_next];
-            % endfor
-            ${x} += ${step} * (long)${x}_step;
+## Which sums a work-item has.
+<%def name="item_position()">
+    const int slice = item / ${items // slices}, own = item % ${items // slices}, lane = own % 32;
+    % if matrix:
+    const int across = own / 32 % ${columns // 32} * 32, down = own / 32 / ${columns // 32};
+    const int pair = lane % 4, staged_row = down * 8 + lane / 4;
+    const int a_bank0 = down * 32 + (lane / 4 ^ 4 * pair), a_bank1 = a_bank0 ^ 8;
+    const int b_bank0 = across + (lane / 4 ^ 4 * pair), b_bank1 = b_bank0 ^ 8;
+    const int column0 = across + 2 * pair;
+    % else:
+    // 32 neighbours are 4 x 8, in an order in which those of each half read 128 bytes of B, and the same of A.
+    const int tx = own / 32 % ${columns // lanes // 16} * 8 + lane / 4 % 4 * 2 + lane % 2;
+    const int staged_row = own / 32 / ${columns // lanes // 16} * 4 + lane / 16 * 2 + lane / 2 % 2;
+    const int row0 = ${lanes} * staged_row, column0 = ${lanes} * tx;
+    % endif
+</%def>
+<%def name="tile_position()">
+    const ${index} part = place[0], m0 = place[1], n0 = place[2], height = p.m - m0, width = p.n - n0;
+    const ${index} batch = p.split_k > 1 ? 0 : part;
+</%def>
+## Whether the vectors of an operand can be loaded at once; and how many rows (or columns) there are from the first on.
+<%def name="bounds(x, across, along, count)">
+        const int ${x}_has_vectors =
+            (${x}_along_k ? ${along} == 1 && ${across} % ${lanes} == 0 : ${along} % ${lanes} == 0)
+            && ((size_t)${x} & 15) == 0;
+        ${x}_left = ${count} - ${x}_i;
+        ${x}_is_full = ${x}_has_vectors && ${count} >= ${tiles_of[x]};
+</%def>
+<%def name="load_global(x, across, along)">
+                if (${x}_is_full && left >= ${step}) {
+                    % for q in range(loads[x]):
+                    ${x}_${q} = *(__global const ${vector} *)(${x} + ${q} * ${x}_next);
+                    % endfor
+                } else if (${x}_along_k) {
+                    % for q in range(loads[x]):
+                    % for e in V:
+                    if (${q * next_i(x)} < ${x}_left && ${e} < left - ${x}_k)
+                        ${x}_${q}.s${e} = ${x}[${q} * ${x}_next + ${e} * ${along}];
+                    % endfor
+                    % endfor
+                } else {
+                    % for q in range(loads[x]):
+                    % for e in V:
+                    if (${e} < ${x}_left && ${q * next_k(x)} < left - ${x}_k)
+                        ${x}_${q}.s${e} = ${x}[${q} * ${x}_next + ${e}];
+                    % endfor
+                    % endfor
+                }
+                ${x} += ${step} * ${along};
 </%def>
 <%def name="store_local(x)">
-            % for q in range(loads[x]):
-            tile_${x}[stage][${x}_k + ${q} * ${x}_dk][${x}_i + ${q} * ${x}_di] = ${x}_${q};
-            % endfor
+<% tile, at = tiles_of[x], "next" if x == "a" else f"next + {step * rows}" %>\
+                if (${x}_along_k) {
+                    % for q in range(loads[x]):
+                    % for e in V:
+                    (${at})[${x}_to${q} + ${e * tile}] = ${x}_${q}.s${e};
+                    % endfor
+                    % endfor
+                } else {
+                    % for q in range(loads[x]):
+                    *(__local ${vector} *)(${at} + ${x}_to${q}) = ${x}_${q};
+                    % endfor
+                }
 </%def>
-% if index == "long":
-## 64-bit indices take too many registers for a limit.
-% elif rows == 128:
-// Two work-groups of 256 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
-% else:
-// Three work-groups of 128 run at a time on a multiprocessor of NVIDIA's if a work-item has at most 168 registers.
-% endif
-__kernel __attribute__((reqd_work_group_size(16, ${rows // 8}, 1)))
-void ${name}(${common.parameters()})
-{
-    __local ${ctype} tile_a[2][${step}][${rows + 4}] __attribute__((aligned(16)));
-    __local ${ctype} tile_b[2][${step}][${columns + 4}] __attribute__((aligned(16)));
-    const int tx = get_local_id(0), ty = get_local_id(1), item = ty * 16 + tx;
-    const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
-    ${thread_tile_coord("a", rows, "a_row", "a_step")}
-    ${thread_tile_coord("b", columns, "b_col", "b_step")}
-    ${common.read_scalars()}
-    ${common.for_each_tile(step, rows, columns)}
-        const int is_full_tile = height >= ${rows} && width >= ${columns};
-        __global const ${ctype} *a =
-            A + s.a + gemm_start(&p.a, p.batch_shape, batch) + (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
-        __global const ${ctype} *b =
-            B + s.b + gemm_start(&p.b, p.batch_shape, batch) + (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
-        ${main_loop.clear_vector_sums(wide)}
-        int stage = 1;
-        for (${index} k0 = k_begin - ${step}; k0 < k_end; k0 += ${step}) {
-            const ${index} next_k0 = k0 + ${step};
-            const int is_inside = is_full_tile && next_k0 + ${step} <= k_end;
-            ${load_global("a", "height")}
-            ${load_global("b", "width")}
-            if (k0 >= k_begin) {
-                ${main_loop.multiply_vectors(ctype, wide, step, rows)}
-            }
-            stage ^= 1;
-            ${store_local("a")}
-            ${store_local("b")}
+<%def name="multiply()">
+                // Not all steps at once: what they read early would take registers that the sums need.
+                #pragma unroll 2
+                for (int d = slice * ${depth}; d < slice * ${depth} + ${depth}; d += ${min(depth, lanes)}) {
+                    const int row = row0 ^ ${swizzle("d")}, column = column0 ^ ${swizzle("d")};
+                    __local const ${ctype} *const a_at = now + d * ${rows};
+                    __local const ${ctype} *const b_at = now + ${step * rows} + d * ${columns};
+                    #pragma unroll ${min(depth, lanes) if slices == 1 else 2}
+                    for (int k = 0; k < ${min(depth, lanes)}; k++) {
+                        % for h in H:
+                        const ${vector} b${h} = *(__local const ${vector} *)
+                            &b_at[k * ${columns} + ${run(h, columns // own_vectors, "column")}];
+                        % endfor
+                        % for g in range(own_rows // lanes):
+                        const ${vector} a${g} = *(__local const ${vector} *)
+                            &a_at[k * ${rows} + ${run(g, rows * lanes // own_rows, "row")}];
+                        % endfor
+                        % for i in R:
+                        % for h in H:
+                        c${i}_${h} += a${i // lanes}.s${i % lanes} * b${h};
+                        % endfor
+                        % endfor
+                    }
+                }
+</%def>
+<%def name="multiply_by_instruction()">
+                #pragma unroll
+                for (int d = 0; d < ${depth}; d += 8) {
+                    __local const ${ctype} *const a_at = now + (slice * ${depth} + d + 2 * pair) * ${rows};
+                    __local const ${ctype} *const b_at = now + ${step * rows}
+                        + (slice * ${depth} + d + 2 * pair) * ${columns};
+                    % for j in range(2):
+                    % for i in R:
+                    const ${ctype} a${i}_${j} = a_at[${j * rows} + a_bank${i % 2} + ${i // 2 * 16}];
+                    % endfor
+                    % endfor
+                    % for h in H:
+                    {
+                        const ${ctype} b0 = b_at[b_bank${h % 2} + ${h // 2 * 16}];
+                        const ${ctype} b1 = b_at[${columns} + b_bank${h % 2} + ${h // 2 * 16}];
+                        % if matrix == 8:
+                        % for i in (0, 2):
+                        __asm__ volatile(
+                            "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                            "{%8, %9}, {%0, %1, %2, %3};"
+                            : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y), "+d"(c${i + 1}_${h}x), "+d"(c${i + 1}_${h}y)
+                            : "d"(a${i}_0), "d"(a${i + 1}_0), "d"(a${i}_1), "d"(a${i + 1}_1), "d"(b0), "d"(b1));
+                        % endfor
+                        % else:
+                        % for j in range(2):
+                        % for i in R:
+                        __asm__ volatile(
+                            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                            : "+d"(c${i}_${h}x), "+d"(c${i}_${h}y) : "d"(a${i}_${j}), "d"(b${j}));
+                        % endfor
+                        % endfor
+                        % endif
+                    }
+                    % endfor
+                }
+</%def>
+## Stores the sums, a row of each work-item at a time: they pass through local memory, where the slices' sums are added
+## up, so that neighbours store neighbouring columns. A loop that stores row 0, to which the others move: unrolled, the
+## addresses of all rows would take the registers of a second work-group.
+<%def name="store_sums()">
+        #pragma unroll 1
+        for (int r = 0; r < ${own_rows}; r++) {
+            __local ${ctype} *const staged = space${f" + r % 2 * {stage_size}" if alternates else ""};
+            __local ${ctype} *const to = staged + (slice * ${group_rows} + staged_row) * ${columns};
+            % for h in H:
+            *(__local ${vector} *)&to[column0 + ${h * (8 if matrix else columns // own_vectors)}] =
+                ${f"(double2)(c0_{h}x, c0_{h}y)" if matrix else f"c0_{h}"};
+            % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        ${common.output_pointers()}
-        <%call expr="main_loop.store_sums(ctype, wide, rows, unroll=4)">
+            #pragma unroll 1
+            for (int q = item; q < ${group_rows * columns // out_lanes}; q += ${items}) {
+                const int t = q / ${columns // out_lanes}, column = q % ${columns // out_lanes} * ${out_lanes};
+                % if matrix:
+                const int row = t / 8 * 32 + 8 * r + t % 8;
+                % else:
+                const int row = r / ${lanes} * ${rows * lanes // own_rows} + r % ${lanes} + t * ${lanes};
+                % endif
+                % if outputs:
+                ${ctype} sum = staged[q];
+                % for k in range(1, slices):
+                sum += staged[${k * group_rows * columns} + q];
+                % endfor
                 if (row < height && column < width) {
                     ${common.store("sum", "(m0 + row)", "(n0 + column)")}
                 }
-        </%call>
-        barrier(CLK_LOCAL_MEM_FENCE);  // the tiles were read
+                % else:
+                ${vector} sum = *(__local ${vector} *)&staged[${lanes} * q];
+                % for k in range(1, slices):
+                sum += *(__local ${vector} *)&staged[${k * group_rows * columns} + ${lanes} * q];
+                % endfor
+                if (row < height && column < width) {
+                    ${store_vector()}
+                }
+                % endif
+            }
+            % for i in R[:-1]:
+            % for h in H:
+            % for end in ("x", "y") if matrix else ("",):
+            c${i}_${h}${end} = c${i + 1}_${h}${end};
+            % endfor
+            % endfor
+            % endfor
+            % if not alternates:
+            barrier(CLK_LOCAL_MEM_FENCE);
+            % endif
+        }
+</%def>
+<%def name="store_vector()">
+                    % if has_alpha or has_c:
+                    if (p.split_k == 1) {
+                        % for e in V:
+                        ${"if (column + %d < width)" % e if e else ""}
+                            sum.s${e} = ${name}_scaled(sum.s${e}, &p, &s, m0 + row, n0 + column + ${e}, c);
+                        % endfor
+                    }
+                    % endif
+                    __global ${ctype} *const r0 = result + row * result_row + column * result_col;
+                    if (result_has_vectors && column + ${lanes} <= width)
+                        *(__global ${vector} *)r0 = sum;
+                    else {
+                        % for e in V:
+                        ${"if (column + %d < width)" % e if e else ""}
+                            r0[${e} * result_col] = sum.s${e};
+                        % endfor
+                    }
+</%def>
+% if index == "long" or (itemsize == 8 and not matrix):
+## 64-bit indices take too many registers for a limit, and float64 needs no second work-group to fill its units.
+% else:
+// 512 work-items run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
+% endif
+__kernel __attribute__((reqd_work_group_size(32, ${items // 32}, 1)))
+void ${name}(${common.parameters()})
+{
+    __local ${ctype} space[${2 * stage_size}] __attribute__((aligned(16)));
+    // Where the tile is, and which work-item is the first: read again after the loop, which needs all registers.
+    __local ${index} place[4];
+    % for i in R:
+    % if matrix:
+    ${ctype} ${", ".join(f"c{i}_{h}x = 0, c{i}_{h}y = 0" for h in H)};
+    % else:
+    ${vector} ${", ".join(f"c{i}_{h} = 0" for h in H)};
+    % endif
+    % endfor
+    {
+        const int item = get_local_id(1) * 32 + get_local_id(0);
+        ${item_position()}
+        const ${index} a_row = p.a.row, a_step = p.a.col, b_step = p.b.row, b_col = p.b.col;
+        ${loaded_vectors("a", "a_row", "a_step")}
+        ${loaded_vectors("b", "b_col", "b_step")}
+        const ${index} tiles_per_row = (p.n + ${columns - 1}) / ${columns};
+        const ${index} tiles = (p.m + ${rows - 1}) / ${rows} * tiles_per_row;
+        ${common.read_scalars()}
+        if (item == 0) {
+            place[0] = get_group_id(0) / tiles;
+            place[1] = get_group_id(0) % tiles / tiles_per_row * ${rows};
+            place[2] = get_group_id(0) % tiles % tiles_per_row * ${columns};
+            place[3] = 0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${index} left;  // elements along k from the next step on
+        __global const ${ctype} *a, *b;
+        int a_left, b_left, a_is_full, b_is_full;
+        {
+            ${tile_position()}
+            const ${index} k_begin = p.split_k > 1 ? partition_begin(p.k, ${step}, part, p.split_k) : 0;
+            const ${index} k_end = p.split_k > 1 ? partition_begin(p.k, ${step}, part + 1, p.split_k) : p.k;
+            left = k_end - k_begin;
+            a = A + s.a + gemm_start(&p.a, p.batch_shape, batch);
+            b = B + s.b + gemm_start(&p.b, p.batch_shape, batch);
+            ${bounds("a", "a_row", "a_step", "height")}
+            ${bounds("b", "b_col", "b_step", "width")}
+            a += (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
+            b += (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
+        }
+        int stage = 2;  // of the step that is computed; 2: there is none yet
+        for (; left > -${step}; left -= ${step}) {
+            ${vector} ${", ".join(f"{x}_{q} = 0" for x in "ab" for q in range(loads[x]))};
+            if (left > 0) {
+                ${load_global("a", "a_row", "a_step")}
+                ${load_global("b", "b_col", "b_step")}
+            }
+            if (stage < 2) {
+                __local const ${ctype} *const now = space + stage * ${stage_size};
+                ${multiply_by_instruction() if matrix else multiply()}
+            }
+            stage = (stage ^ 1) & 1;
+            if (left > 0) {
+                __local ${ctype} *const next = space + stage * ${stage_size};
+                ${store_local("a")}
+                ${store_local("b")}
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
     }
+    const int item = place[3] + get_local_id(1) * 32 + get_local_id(0);
+    ${item_position()}
+    ${tile_position()}
+    ${common.output_pointers()}
+    % if not outputs:
+    const int is_part = p.split_k > 1;
+    const long result_row = is_part ? p.n : p.o.row, result_col = is_part ? 1 : p.o.col;
+    __global ${ctype} *const result =
+        (is_part ? workspace + (long)part * p.m * p.n : o) + m0 * result_row + n0 * result_col;
+    const int result_has_vectors = result_col == 1 && result_row % ${lanes} == 0 && ((size_t)result & 15) == 0;
+    % endif
+    ${store_sums()}
 }
 ${common.finish()}

@@ -1,8 +1,8 @@
-## Algorithm   x[i, j, ...] for index arrays i, j, ... (gather): one result, any strides.
+## Algorithm   x[i, j, ...] for index arrays i, j, ... (gather), for CPUs: one result, any strides.
 ## Operands    All strides are over the dimensions of the result: those of x are 0 where index arrays step, those of an
 ##             index array are 0 where x steps. length, step and axis belong to each index. Without x (`ctype` is None)
 ##             the result is the positions that the indices mean, in elements of x.
-## NDRange     cpu: (work-items), each with a contiguous range of the units, which are segments of rows; simt: any size.
+## NDRange     (work-items), each with a contiguous range of the units, which are segments of rows.
 ## Invariants  An index that is out of range is reported, and taken for 0.
 <%page args="name, plan, offsets, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
@@ -18,15 +18,13 @@ def step(array):
 arrays = [f"i{k}" for k in range(len(index_types))] + (["x"] if ctype else [])
 last, count = ndim - 1, max(1, len(index_types))
 %>\
-% if ctype and lanes > 1:
+% if ctype:
 typedef ${widened(ctype, lanes)} ${name}_vector __attribute__((aligned(sizeof(${ctype}))));
 % endif
 ${plan.c_typedef(f"{name}_plan")}
 ${offsets.c_typedef(f"{name}_offsets")}
 
-% if lanes > 1:
 __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-% endif
 __kernel void ${name}(
 % for k, kind in enumerate(index_types):
     __global const ${kind} *i${k},
@@ -49,7 +47,6 @@ __kernel void ${name}(
 % for k in range(len(index_types)):
     i${k} += offset.i[${k}];
 % endfor
-% if lanes > 1:
     const long part = get_global_id(0);
     const long parts = get_global_size(0);
     const ${index} end = partition_begin(p.units, 1, part + 1, parts);
@@ -83,21 +80,12 @@ __kernel void ${name}(
             }
         }
     }
-% else:
-    const u${index} units = p.units, stride = get_global_size(0);
-    for (u${index} unit = get_global_id(0); unit < units; unit += stride) {
-        ${index} rest = unit;
-        ${place(range(ndim), arrays, index, None)}
-        ${row(checked, index)}
-        o[at_o] = ${"x[at_x + row]" if ctype else "row"};
-    }
-% endif
 }
 ## Declare the offset of each array: dimensions `dims` from `rest`, the last one at `first` where the caller loops
 ## over it.
 <%def name="place(dims, arrays, index, first)">
     % for array in ["o", *arrays]:
-        ${index} at_${array} = ${f"{first} * {step(array)}[{len(dims)}]" if first else 0};
+        ${index} at_${array} = ${first} * ${step(array)}[${len(dims)}];
     % endfor
     <% offsets = [(f"at_{array}", step(array) + "[{}]") for array in ["o", *arrays]] %>
         ${unravel.unravel(dims, index, "rest", "p.shape[{}]", offsets)}

@@ -1,11 +1,12 @@
 ## Algorithm   x[positions] = y, or += y, in place, for GPUs (owner computes). A work-group looks through all positions
 ##             together; each of its work-items applies those that the group owns in order, for elements of its own.
-## Operands    positions[count] in elements of x; y: values of positions are y_count apart; shape, x, y: the elements
-##             that one position means.
+## Operands    positions[count] in elements of x; y: values of positions are y_count apart, y_outer after `inner`;
+##             shape, x, y: the elements that one position means.
 ## NDRange     (owners, tiles): dimension 0 divides the positions, dimension 1 the elements that one position means.
 ## Invariants  No atomics on x: the last one wins, or the sum is NumPy's to the bit. Barriers are uniform.
 <%page args="name, plan, ctype, combine, ndim, index, group"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
+<%namespace name="runs" file="/indexing/value_runs.mako"/>\
 <%include file="/common/partition.mako"/>\
 ${plan.c_typedef(f"{name}_plan")}
 
@@ -39,12 +40,14 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
                 for (${index} e = first + lane; e < last; e += ${group}) {
                     ${index} rest = e;
                     ${index} to = 0;
-                    ${index} from = start * p.y_count;
+                    ${index} from = 0;
                     ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]",
                         [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
-                    for (${index} b = 0; b < filled; ++b, from += p.y_count)
-                        if (owned[b] >= 0)
-                            x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="y[from]")};
+                    for (${index} b = 0; b < filled; ++b)
+                        if (owned[b] >= 0) {
+                            const ${ctype} value = y[from + ${runs.at("start + b")}];
+                            x[to + owned[b]] = ${combine.format(a="x[to + owned[b]]", b="value")};
+                        }
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,9 +1,11 @@
 ## Algorithm   o[place] = x[place, i[place]] (take along an axis); `inverse`: o[place, i[place]] = x[place].
 ## Operands    shape[ndim], any strides; the elements to choose from are `step` apart, `length` of them.
-## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
+## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop over units
+##             (kernels/common/units.mako) with it as stride. A work-item has `lanes` elements in flight.
 ## Invariants  `mode` is for indices out of range: "wrap" and "clip" as in NumPy; "index" counts from the
 ##             end if negative; what is still out of range is reported, and taken for 0.
-<%page args="name, plan, element, kind, mode, inverse, ndim, index, schedule, in_buffer"/>\
+<%page args="name, plan, element, kind, mode, inverse, ndim, index, schedule, in_buffer, lanes"/>\
+<%namespace name="units" file="/common/units.mako"/>\
 <%include file="/common/partition.mako"/>\
 <%!
 from pytensor_cl.codegen.dtypes import to_long
@@ -65,14 +67,27 @@ __kernel void ${name}(__global const ${element} *x, __global const ${kind} *i, _
         }
     }
 % else:
-    for (${index} e = get_global_id(0); e < p.size; e += get_global_size(0)) {
-        ${index} rest = e;
-        ${index} at_o = 0;
-        ${index} at_x = 0;
-        ${index} at_i = 0;
-        ${place(range(ndim), index)}
-        const long at = ${name}_pick(i[at_i], p.length, error_flag, error_code) * p.step;
-        ${"o[at_o + at] = x[at_x]" if inverse else "o[at_o] = x[at_x + at]"};
+    ${units.loop(index, lanes, last, "0")}
+        % for array in "oxi":
+        ${index} at_${array} = 0;
+        % endfor
+        ${units.rows(index, last, [(f"at_{array}", f"p.{array}[{{}}]") for array in "oxi"])}
+        % for q in range(lanes):
+        const ${index} at_${q} = ${units.place(q)};
+        % endfor
+        % for q in range(lanes):
+        const ${kind} given_${q} = i[at_i + at_${q} * p.i[${last}]];
+        % endfor
+        % for q in range(lanes):
+        const ${index} pick_${q} = ${name}_pick(given_${q}, p.length, error_flag, error_code) * p.step;
+        % endfor
+        % for q in range(lanes):
+        const ${element} moved_${q} = x[at_x + at_${q} * p.x[${last}]${"" if inverse else f" + pick_{q}"}];
+        % endfor
+        % for q in range(lanes):
+        if (column + ${q} * spread < end)
+            o[at_o + at_${q} * p.o[${last}]${f" + pick_{q}" if inverse else ""}] = moved_${q};
+        % endfor
     }
 % endif
 }

@@ -24,9 +24,11 @@ typedef struct { ${value} sum, error; } ${acc};  // their sum is the value
 % else:
 typedef ${value} ${acc};
 % endif
-## vectors that need not be aligned: a driver may call a function for vloadn, and read chars one by one in it
+## vectors that need not be aligned, unless the kernel says so: a driver may call a function for vloadn, and read chars
+## one by one in it
 % if n > 1:
-typedef ${vector_type(in_dtype, n)} ${name}_v${n} __attribute__((aligned(${itemsize(in_dtype)})));
+<% most = context.get("load_alignment", itemsize(in_dtype)) %>\
+typedef ${vector_type(in_dtype, n)} ${name}_v${n} __attribute__((aligned(${min(most, n * itemsize(in_dtype))})));
 typedef ${vector_type(out_dtype, n)} ${name}_w${n} __attribute__((aligned(${itemsize(out_dtype)})));
 % endif
 

@@ -47,14 +47,22 @@
 </%def>
 
 ## Which output and which part of the reduced range a work-item of schedule simt has: elements first + lane,
-## first + lane + g.threads_per_output, .. below `last`, of output number output_index, which may not exist. `in` and
-## `out` are the offsets of the output in both arrays.
-<%def name="simt_task()">
+## first + lane + threads, .. below `last`, of output number output_index, which may not exist. `in` and `out` are the
+## offsets of the output in both arrays. The numbers of work-items are powers of two: dividing them by a variable would
+## take as long as a load.
+<%def name="simt_task(along)">
     const ${index} item = get_local_id(0);
-    const ${index} outputs_per_group = ${group} / g.threads_per_output;
-    const ${index} lane = item / g.lane_stride % g.threads_per_output;
-    const ${index} output_slot = item / g.output_stride % outputs_per_group;
-    const ${index} output_index = (${index})get_group_id(0) * outputs_per_group + output_slot;
+    const ${index} threads = g.threads_per_output;
+    const int shift = 31 - clz((int)threads);
+    const ${index} slots = ${group} >> shift;
+    % if along:
+    const ${index} lane = item & (threads - 1);
+    const ${index} slot = item >> shift;
+    % else:
+    const ${index} lane = item >> (31 - clz((int)slots));
+    const ${index} slot = item & (slots - 1);
+    % endif
+    const ${index} output_index = (${index})get_group_id(0) * slots + slot;
     const ${index} chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk;
     const ${index} last = min(g.total, first + g.chunk);
@@ -64,9 +72,17 @@
     ${outer_offset(unrolled=True)}
 </%def>
 
-## Where element `rest` of the reduced range is, in C order of the reduced dimensions; every index is a constant,
-## for GPUs.
-<%def name="reduced_offset()">
+## Where element `rest` of the reduced range is, in C order of the reduced dimensions, or (is_run) of one dimension;
+## every index is a constant, for GPUs.
+<%def name="reduced_offset(is_run=False)">
+% if is_run:
+    return rest * g->reduced_in[0];
+% else:
+    ${reduced_offset_of_several()}
+% endif
+</%def>
+
+<%def name="reduced_offset_of_several()">
     ${index} at = 0;
 % for d in range(reduced_dims - 1):
     ${"if (rest) " if d else ""}{

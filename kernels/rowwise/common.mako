@@ -12,13 +12,13 @@ ${tables_struct.c_typedef(f"{name}_tables")}
 % endif
 </%def>
 
-## What a kernel takes.
-<%def name="parameters()">
+## What a kernel takes; no array overlaps an output.
+<%def name="parameters(qualifier='')">
 % for value in values:
     const ${ctype(value.dtype)} ${value.name},
 % endfor
 % for array in arrays:
-    __global ${"" if array.is_output else "const "}${ctype(array.dtype)} *${array.name},
+    __global ${"" if array.is_output else "const "}${ctype(array.dtype)} *${qualifier}${array.name},
 % endfor
     __global uchar *scratch, __global uchar *partials, const ${name}_offsets offset, const ${name}_geometry g
 % for k, dtype in enumerate(tables):

@@ -1,39 +1,43 @@
 ## Algorithm   Fused element functions and reductions along the same axes, for GPUs: see kernels/rowwise/cpu.mako, also
-##             for `stage`. The work-items of a row combine their accumulators in local memory after each pass.
+##             for `stage`. The work-items of a row put their accumulators together after each pass. Each keeps `held`
+##             elements of a row in registers from pass to pass (kernels/rowwise/held.mako), or reads them again (0).
 ## Operands    As in kernels/rowwise/cpu.mako.
-## Tiling      A work-group has rows_per_group rows with threads_per_row work-items each. Neighbouring work-items take
-##             neighbouring elements: along the row (lane_stride 1) or across rows (row_stride 1).
+## Tiling      A work-group has several rows with `threads` work-items each. Neighbouring work-items take neighbouring
+##             elements, or vectors of `load_lanes`: along the row (`along`) or across rows.
 ## NDRange     (groups * group, chunks): dimension 0 covers the rows, dimension 1 the chunks of a row.
-## Workspace   `group` accumulators in local memory for each kind of reduction; partials as in kernels/rowwise/cpu.mako.
+## Workspace   accumulators of each kind of reduction in local memory (kernels/common/workgroup.mako); partials as in
+##             kernels/rowwise/cpu.mako.
 ## Invariants  Barriers are uniform: work-items without a row execute them too.
 <%page args="name, geometry, group, arrays, values, passes, stage, row_values, row_qualifier, spills, totals, tables,
-             tables_struct, index, outer_dims, reduced_dims"/>
+             tables_struct, index, outer_dims, reduced_dims, along, held, load_lanes"/>
 <%namespace name="parts" file="/rowwise/common.mako"/>
+<%namespace name="registers" file="/rowwise/held.mako"/>
+<%namespace name="workgroup" file="/common/workgroup.mako"/>
 <%!
     from pytensor_cl.codegen.dtypes import ctype
 %>
 ${parts.declarations()}
+% if held:
+${registers.vector_types()}
+% endif
 
-## The work-items of a row put together what each has of a reduction.
-<%def name="workgroup_reduce(total)">
-<% sum, local, combine = f"sum{total.value}", f"local_{total.accumulator}", f"{total.accumulator}_combine1" %>
-        barrier(CLK_LOCAL_MEM_FENCE);  // what was here before has been read
-        ${local}[item] = ${sum};
-        // the same for the whole group, so the barriers are uniform
-        for (int distance = g.threads_per_row / 2; distance > 0; distance /= 2) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (lane < distance)
-                ${local}[item] = ${combine}(${local}[item], ${local}[item + distance * g.lane_stride]);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        ${sum} = ${local}[item - lane * g.lane_stride];
+## The work-items of a row put together what each has of a reduction; `number` counts the reductions of the kernel.
+<%def name="combine_items(total, number)">
+<%
+    names = (".sum", ".error") if total.compensation else ("",)
+    kind = f"{total.accumulator}_a1"
+    scratch = f"local_{total.accumulator}"
+%>
+        ${workgroup.row_reduce(f"sum{total.value}", kind, [(n, total.acc_dtype) for n in names],
+            total.accumulator + "_combine1({a}, {b})", group, scratch=scratch, along=along, phase=number,
+            stride="1" if along else "slots")}
 </%def>
 
 ## Elements of a row; the loads of several are in flight at once, if there is not much else to do.
 <%def name="elements(row_pass)">
         ${index} at = first + lane;
         % for count in dict.fromkeys((row_pass.unroll, 1)):
-        for (; last - at > ${count - 1} * g.threads_per_row; at += ${count} * g.threads_per_row) {
+        for (; last - at > ${count - 1} * threads; at += ${count} * threads) {
             % for q in range(count):
             ${read(row_pass, q)}
             % endfor
@@ -50,7 +54,7 @@ ${parts.declarations()}
             ${ctype(arrays[array_numbers[f"x{v}"]].dtype)} v${v}_${q};
             % endfor
             {
-                ${parts.run_pointers([array_numbers[f"x{v}"] for v in row_pass.reads], f"at + {q} * g.threads_per_row",
+                ${parts.run_pointers([array_numbers[f"x{v}"] for v in row_pass.reads], f"at + {q} * threads",
                     unrolled=True)}
                 ${" ".join(f"v{v}_{q} = x{v}[p_x{v}];" for v in row_pass.reads)}
             }
@@ -69,7 +73,7 @@ ${parts.declarations()}
                 % endfor
                 % if row_pass.writes:
                 ${parts.run_pointers([array_numbers[f"y{o}"] for o, _ in row_pass.writes],
-                    f"at + {q} * g.threads_per_row",
+                    f"at + {q} * threads",
                     unrolled=True)}
                 if (exists) { ${" ".join(f"y{o}[p_y{o}] = {value};" for o, value in row_pass.writes)} }
                 % endif
@@ -77,19 +81,26 @@ ${parts.declarations()}
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(${parts.parameters()})
+void ${name}(${parts.parameters("restrict ")})
 {
     % for accumulator in dict.fromkeys(total.accumulator for total in totals):
-    __local ${accumulator}_a1 local_${accumulator}[${group}];
+    ${workgroup.row_scratch(f"{accumulator}_a1", f"local_{accumulator}", group)}
     % endfor
     % for total in totals:
     ${total.accumulator}_a1 sum${total.value};
     % endfor
     const ${index} item = get_local_id(0);
-    const ${index} rows_per_group = ${group} / g.threads_per_row;
-    const ${index} lane = item / g.lane_stride % g.threads_per_row;
-    const ${index} row_slot = item / g.row_stride % rows_per_group;
-    const ${index} row_index = (${index})get_group_id(0) * rows_per_group + row_slot;
+    const ${index} threads = g.threads_per_row;  // powers of two: dividing by a variable takes as long as a load
+    const int shift = 31 - clz((int)threads);
+    const ${index} slots = ${group} >> shift;
+    % if along:
+    const ${index} lane = item & (threads - 1);
+    const ${index} slot = item >> shift;
+    % else:
+    const ${index} lane = item >> (31 - clz((int)slots));
+    const ${index} slot = item & (slots - 1);
+    % endif
+    const ${index} row_index = (${index})get_group_id(0) * slots + slot;
     const ${index} chunk = get_group_id(1);
     const ${index} first = chunk * g.chunk;
     const ${index} last = min(g.total, first + g.chunk);
@@ -105,6 +116,9 @@ void ${name}(${parts.parameters()})
     r${array.value} = ${array.name}[at_${array.name}];
     % endif
     % endfor
+    % if held:
+    ${registers.declarations()}
+    % endif
     % for s, row_pass in enumerate(passes[:len(passes) if stage is None else stage + 1]):
     {   // Loop ${s}
         % for total in row_pass.results:
@@ -115,7 +129,7 @@ void ${name}(${parts.parameters()})
         sum${total.value} = ${total.accumulator}_identity1();
         % endfor
         % if stage is not None and s < stage:
-        for (${index} part = lane; part < g.parts; part += g.threads_per_row) {
+        for (${index} part = lane; part < g.parts; part += threads) {
             % for total in row_pass.totals:
             sum${total.value} =
                 ${total.accumulator}_combine1(sum${total.value},
@@ -124,11 +138,13 @@ void ${name}(${parts.parameters()})
                         g.parts * g.partial_slots));
             % endfor
         }
+        % elif held and not row_pass.is_empty:
+        ${registers.elements(row_pass, s)}
         % elif not row_pass.is_empty:
         ${elements(row_pass)}
         % endif
         % for total in row_pass.totals:
-        ${workgroup_reduce(total)}
+        ${combine_items(total, totals.index(total))}
         % endfor
         % if s == stage:
         % for total in row_pass.totals:

@@ -2,10 +2,15 @@
 ## first pass reads the input and writes `a`. Those between alternate between `a` and `b`, and are skipped if their
 ## digit is the same in all keys of each row. The last writes the output. The defs use the arguments of the template
 ## that calls them.
-<%def name="digits(E, alone='')">
+<%def name="digits(E, alone='', clears=True)">
+static inline int ${name}_key_digit(const ${key} k, const int pass)
+{
+    return (int)(k >> (pass * ${bits})) & ${(1 << bits) - 1};
+}
+
 static inline int ${name}_digit(const ${E} e, const int pass)
 {
-    return (int)(${name}_key_of(e) >> (pass * ${bits})) & ${(1 << bits) - 1};
+    return ${name}_key_digit(${name}_key_of(e), pass);
 }
 
 // Which bits differ between keys of a row.
@@ -28,12 +33,14 @@ static inline int ${name}_reads_b(const ulong differing_bits, const int pass)
     return parity;
 }
 
+% if clears:
 __kernel ${alone}
 void ${name}_clear(__global uint *difference)
 {
     if (get_global_id(0) == 0)
         difference[0] = difference[1] = 0;
 }
+% endif
 </%def>
 
 ## Element number `i` of a pass, and the variables that this needs.
@@ -50,6 +57,10 @@ ${name}_make(${name}_key(x[i * g.in_step]), i)
 % else:
 x[i]
 % endif
+</%def>
+
+<%def name="read_key(first, i)" buffered="True" filter="trim">
+${f"{name}_key(x[({i}) * g.in_step])" if first else f"{name}_key_of(x[{i}])"}
 </%def>
 
 ## Where a pass writes: `y`.

@@ -1,33 +1,28 @@
-## Algorithm   Sorts long rows on GPUs: the radix sort of kernels/sort/radix_cpu.mako. A work-group takes a chunk, tile
-##             by tile; in a tile each work-item ranks a run of items_per_thread elements.
-## Operands    As in kernels/sort/radix_cpu.mako.
-## NDRange     (rows * chunks * group); scan: (rows * group).
-## Workspace   As in kernels/sort/radix_cpu.mako; local memory: a histogram for each work-item, a tile of elements.
-## Invariants  Barriers are uniform: a skipped pass has an empty range for the whole group.
+## Algorithm   Sorts long rows on GPUs: the radix sort of kernels/sort/radix_cpu.mako. A work-group counts the digits of
+##             a chunk, or moves its elements, tile by tile. The scan runs over the counts of each digit of each row
+##             apart; what moves the elements adds the sums of the digits before.
+## Operands    As in kernels/sort/radix_cpu.mako; `pairs`: the last pass writes the keys, and their source indices.
+## NDRange     (rows * chunks * group); scan: (rows * digits * group), or, with few chunks, any number of groups that
+##             has a work-item for each digit of each row.
+## Workspace   counts[rows][2^bits][chunks]; totals[rows][2^bits]; differences[rows * chunks]: which bits differ between
+##             the keys of a chunk and the first one of the row; difference: all of these. Local memory: a histogram for
+##             each 32 work-items; a tile of elements, and counts.
+## Invariants  Barriers are uniform: a skipped pass has an empty range for the whole group. Counts do not depend on the
+##             order of the atomics.
 ## Reference   N. Satish, M. Harris, M. Garland, Designing efficient sorting algorithms for manycore GPUs, IPDPS 2009.
 <%page args="name, geometry, key, to_key, from_key, element, indexed, is_128_bit, dims, index, bits, passes, steps,
-             group, items_per_thread, itemsize"/>
+             group, items_per_thread, itemsize, by_warps, few_chunks, pairs"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%namespace name="shared" file="/sort/keys.mako"/>
 <%namespace name="radix" file="/sort/radix_common.mako"/>
 <%namespace name="moving" file="/sort/radix_scatter_simt.mako"/>
-<% E, R, bins = element, "long" if indexed else key, 1 << bits
-left = min(group, bins)  # work-items whose counts are not added up pairwise
-%>
+<% E, bins, copies, ahead = element, 1 << bits, max(1, group // 32), 4 %>
+% if by_warps:
+<%include file="/common/warp_votes.mako"/>\
+% endif
 ${shared.rows(unrolled=True)}
 ${shared.element()}
-${radix.digits(E)}
-// Replace numbers of the work-items by the sums of those before them; return the sum of all.
-static inline ${index} ${name}_exclusive_scan(__local ${index} *sums, const int item)
-{
-    ${workgroup.inclusive_scan(index, "sums", group, "{1} + {0}", "0")}
-    const ${index} all = sums[${group - 1}];
-    const ${index} before = item ? sums[item - 1] : 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    sums[item] = before;
-    return all;
-}
-
+${radix.digits(E, clears=False)}
 <%def name="chunk(skips)">
     const int item = get_local_id(0);
     const long row = get_group_id(0) / g.chunks;
@@ -35,7 +30,7 @@ static inline ${index} ${name}_exclusive_scan(__local ${index} *sums, const int 
     const long start = chunk * g.chunk;
     // the same for the whole group
     const long end = ${f"{skips} ? start : " if skips else ""}min(g.length, start + g.chunk);
-    __global ${index} *histogram_slice = counts + row * ${1 << bits} * g.chunks + chunk;
+    __global ${index} *histogram_slice = counts + row * ${bins} * g.chunks + chunk;
 </%def>
 
 % for first in (True, False):
@@ -43,64 +38,131 @@ static inline ${index} ${name}_exclusive_scan(__local ${index} *sums, const int 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}_count${"_first" if first else ""}(__global const ${key} *restrict input, const long input_at,
     __global const ${E} *restrict a, __global const ${E} *restrict b, __global ${index} *restrict counts,
-    __global uint *difference, const int pass, const ${name}_geometry g)
+    __global ${"ulong" if first else "const uint"} *restrict ${"differences" if first else "difference"},
+    const int pass,
+    const ${name}_geometry g)
 {
-    __local ${index} histogram[${bins * group}];
-    % if not first:
+    __local uint histogram[${bins * copies}];
+    % if first:
+    __local uint differing[2];
+    % else:
     const ulong differing_bits = ${name}_differing_bits(difference);
     % endif
     ${chunk("" if first else f"pass < {passes - 1} && {name}_is_skipped(differing_bits, pass)")}
     ${radix.begin(first, E)}
-    for (int d = 0; d < ${bins}; ++d)
-        histogram[d * ${group} + item] = 0;
+    for (int d = item; d < ${bins * copies}; d += ${group})
+        histogram[d] = 0;
+    % if first:
+    const ${key} x0 = ${name}_key(x[0]);
     ${key} different = 0;
-    for (long i = start + item; i < end; i += ${group}) {
-        const ${E} e = ${radix.read(first)};
-        ++histogram[${name}_digit(e, pass) * ${group} + item];
+    if (item < 2)
+        differing[item] = 0;
+    % endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local uint *own = histogram + item / 32 % ${copies} * ${bins};
+    long i = start + item;
+    for (; i + ${(ahead - 1) * group} < end; i += ${ahead * group}) {
+        % for k in range(ahead):
+        const ${key} key${k} = ${radix.read_key(first, f"i + {k * group}")};
+        % endfor
+        % for k in range(ahead):
+        atomic_inc(own + ${name}_key_digit(key${k}, pass));
         % if first:
-        different |= ${name}_key_of(e) ^ ${name}_key(x[0]);
+        different |= key${k} ^ x0;
+        % endif
+        % endfor
+    }
+    for (; i < end; i += ${group}) {
+        const ${key} key0 = ${radix.read_key(first, "i")};
+        atomic_inc(own + ${name}_key_digit(key0, pass));
+        % if first:
+        different |= key0 ^ x0;
         % endif
     }
     % if first:
-    if (different) {
-        atomic_or(difference, (uint)different);
-        atomic_or(difference + 1, (uint)((ulong)different >> 32));
-    }
+    atomic_or(differing, (uint)different);
+    atomic_or(differing + 1, (uint)((ulong)different >> 32));
     % endif
-    for (int distance = ${group // 2}; distance >= ${left}; distance /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int d = 0; d < ${bins} && item < distance; ++d)
-            histogram[d * ${group} + item] += histogram[d * ${group} + item + distance];
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int d = item; d < ${bins}; d += ${group}) {
-        ${index} sum = 0;
-        for (int k = 0; k < ${left}; ++k)  // each digit begins in another bank of local memory
-            sum += histogram[d * ${group} + (k + d) % ${left}];
+        uint sum = 0;
+        for (int k = 0; k < ${copies}; ++k)
+            sum += histogram[k * ${bins} + d];
         histogram_slice[d * g.chunks] = sum;
     }
+    % if first:
+    if (item == 0)
+        differences[get_group_id(0)] = differing[0] | (ulong)differing[1] << 32;
+    % endif
 }
 % endif
 % endfor
 
+% for first in (True, False):
+% if first or passes > 1:
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}_scan(__global ${index} *restrict counts, const ${name}_geometry g)
+void ${name}_scan${"_first" if first else ""}(__global ${index} *restrict counts, __global ${index} *restrict totals,
+    __global const ulong *restrict differences, __global uint *restrict difference, const int pass,
+    const ${name}_geometry g)
 {
     __local ${index} sums[${group}];
     const int item = get_local_id(0);
-    const long n = ${bins} * g.chunks;
-    __global ${index} *count = counts + get_group_id(0) * n;
+    % if first:
+    // the first group also finds which bits differ
+    __local uint differing[2];
+    if (item < 2)
+        differing[item] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_group_id(0) == 0) {
+        ulong different = 0;
+        for (long k = item; k < g.rows * g.chunks; k += ${group})
+            different |= differences[k];
+        atomic_or(differing, (uint)different);
+        atomic_or(differing + 1, (uint)(different >> 32));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_group_id(0) == 0 && item < 2)
+        difference[item] = differing[item];
+    % else:
+    if (pass < ${passes - 1} && ${name}_is_skipped(${name}_differing_bits(difference), pass))
+        return;
+    % endif
+    if (g.chunks <= ${few_chunks}) {
+        for (long n = get_global_id(0); n < g.rows * ${bins}; n += get_global_size(0)) {
+            __global ${index} *count = counts + n * g.chunks;
+            ${index} sum = 0;
+            for (int k = 0; k < g.chunks; ++k) {
+                const ${index} own = count[k];
+                count[k] = sum;
+                sum += own;
+            }
+            totals[n] = sum;
+        }
+        return;
+    }
+    __global ${index} *count = counts + get_group_id(0) * g.chunks;
     ${index} carry = 0;
-    for (long start = 0; start < n; start += ${group}) {
-        const long k = start + item;
-        sums[item] = k < n ? count[k] : 0;
-        const ${index} all = ${name}_exclusive_scan(sums, item);
-        if (k < n)
-            count[k] = carry + sums[item];
-        carry += all;
+    for (long start = 0; start < g.chunks; start += ${4 * group}) {
+        const long k = start + 4 * item;
+        % for j in range(4):
+        const ${index} own${j} = k + ${j} < g.chunks ? count[k + ${j}] : 0;
+        % endfor
+        sums[item] = own0 + own1 + own2 + own3;
+        ${workgroup.inclusive_scan(index, "sums", group, "{1} + {0}", "0")}
+        ${index} before = carry + (item ? sums[item - 1] : 0);
+        carry += sums[${group - 1}];
+        % for j in range(4):
+        if (k + ${j} < g.chunks)
+            count[k + ${j}] = before;
+        before += own${j};
+        % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+    if (item == 0)
+        totals[get_group_id(0)] = carry;
 }
+% endif
+% endfor
 
 % for first, last in steps:
 ${moving.scatter(first, last, chunk)}

@@ -13,6 +13,8 @@ from pytensor_cl.routines.gemm.routine import Gemm
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interfaces import LaunchSequence
+from pytensor_cl.runtime.launch_capture import LaunchCapture
 
 _SEED = 20240501
 _BYTES = 64 << 20
@@ -55,9 +57,9 @@ def _best(action: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
-def _rate(subject: str, count: int, seconds: float) -> Finding:
+def _rate(subject: str, count: int, seconds: float, how: str = "") -> Finding:
     rate = count / seconds
-    return Finding("ok" if rate >= _SLOW_BANDWIDTH else "warn", subject, f"{rate / 1e9:.1f} GB/s", rate)
+    return Finding("ok" if rate >= _SLOW_BANDWIDTH else "warn", subject, f"{rate / 1e9:.1f} GB/s{how}", rate)
 
 
 def _delay(subject: str, seconds: float) -> Finding:
@@ -77,9 +79,10 @@ def _memory_rates(context: Context) -> Iterator[Finding]:
         context.queue.finish()
 
     what = size(host.nbytes)
+    how = " through page-locked memory" if context.staging.is_usable() else ""
     yield _rate(f"copy {what}", 2 * host.nbytes, _best(copy))
-    yield _rate(f"upload {what}", host.nbytes, _best(lambda: context.from_host(host, borrow=True).sync()))
-    yield _rate(f"download {what}", host.nbytes, _best(source.to_host))
+    yield _rate(f"upload {what}", host.nbytes, _best(lambda: context.from_host(host, borrow=True).sync()), how)
+    yield _rate(f"download {what}", host.nbytes, _best(source.to_host), how)
 
 
 def _launch_times(context: Context) -> Iterator[Finding]:
@@ -97,7 +100,33 @@ def _launch_times(context: Context) -> Iterator[Finding]:
         context.queue.finish()
 
     yield _delay("launch, in a row", _best(launch_many) / _LAUNCHES)
+    if context.batch_launcher is None:
+        sequence = _captured(context, lambda: routine.launch(outputs, (x,)), _LAUNCHES)
+
+        def replay() -> None:
+            sequence.submit((), ())
+            context.queue.finish()
+
+        yield _delay("launch, replayed", _best(replay) / _LAUNCHES)
     yield _delay("launch and wait", _best(launch_and_wait, 50))
+
+
+def _captured(context: Context, launch: Callable[[], object], count: int) -> LaunchSequence:
+    """Return a sequence of launches whose arguments are set, as a captured graph has them."""
+    queue, capture = context.queue, LaunchCapture()
+    queue.capture, capture.is_on = capture, True
+    try:
+        launch()
+    finally:
+        queue.capture = None
+    kernels = []
+    for captured in capture.launches * count:
+        kernel = context.launcher.add(captured)
+        for index, argument in enumerate(captured.arguments):
+            if not isinstance(argument, bytes | np.generic):
+                kernel.bind(index, argument)
+        kernels.append(kernel)
+    return context.launcher.finish(kernels, ())
 
 
 # --- results ---

@@ -9,7 +9,16 @@ from pytensor.configdefaults import config
 
 from pytensor_cl.cli.drivers import Driver, registered_drivers
 from pytensor_cl.cli.text import paint, print_json, size, table
-from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover, empty_platforms, resolve, why_no_device
+from pytensor_cl.runtime.device import (
+    DeviceEntry,
+    DeviceInfo,
+    discover,
+    empty_platforms,
+    resolve,
+    unlisted_drivers,
+    unused_gpu,
+    why_no_device,
+)
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of, with_features
 
@@ -65,6 +74,12 @@ def _as_dict(entry: DeviceEntry) -> dict[str, object]:
     return {"device": entry.spec, "by_name": entry.stable_spec, **_info(entry).as_dict()}
 
 
+def _found() -> dict[str, object]:
+    """Return what JSON has of drivers that no ``.icd`` file names, and of a GPU that is no device."""
+    drivers = [{**d._asdict(), "command": d.command} for d in unlisted_drivers()]
+    return {"unlisted_drivers": drivers, "unused_gpu": unused_gpu()}
+
+
 def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> None:
     if entries:
         print(table(_HEADER, [_row(entry) for entry in entries], right=("units", "memory")))
@@ -72,9 +87,13 @@ def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> Non
             print(f"\n{remark}")
         for line in empty_platforms():
             print(f"\n{line[0].upper()}{line[1:]}.")
+        if unused_gpu():
+            print(f"\n{paint(unused_gpu(), 'yellow')}")
         print(f"\nUse one:  PYTENSOR_FLAGS=device={resolve('opencl').stable_spec},floatX=float32 python script.py")
     else:
         print(f"No OpenCL device was found.\n{textwrap.fill(why_no_device(), 100)}")
+    for found in unlisted_drivers():
+        print(f"\n{found}")
     if broken:
         print(f"\n{paint('Drivers that do not work:', 'yellow')}")
     for driver in broken:
@@ -86,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     entries = discover()
     drivers = registered_drivers()
     if options.json:
-        print_json({"devices": [_as_dict(e) for e in entries], "drivers": [d._asdict() for d in drivers]})
+        print_json({"devices": [_as_dict(e) for e in entries], "drivers": [d._asdict() for d in drivers], **_found()})
     else:
         _print_text(entries, [driver for driver in drivers if driver.problem])
     return 0 if entries else 1

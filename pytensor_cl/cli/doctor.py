@@ -16,10 +16,19 @@ from pytensor_cl.cli.drivers import registered_drivers, searched_places
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.cli.text import paint, print_json, size
 from pytensor_cl.runtime.context import Settings, open_context
-from pytensor_cl.runtime.device import DeviceEntry, discover, empty_platforms, resolve, why_no_device
+from pytensor_cl.runtime.device import (
+    DeviceEntry,
+    discover,
+    empty_platforms,
+    resolve,
+    unlisted_drivers,
+    unused_gpu,
+    why_no_device,
+)
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import features_of
+from pytensor_cl.runtime.unlisted_drivers import is_own_folder
 
 _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
@@ -52,13 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _drivers() -> Iterator[Finding]:
+    entries = discover()  # before the folder of the loader is looked at
     for place, text in searched_places():
         yield Finding("ok", "looked at", f"{place} ({text})")
     for driver in registered_drivers():
         status = "warn" if driver.problem else "ok"
         text = driver.problem or driver.library
         yield Finding(status, Path(driver.icd).name, f"{text} (named in {driver.icd})")
-    entries = discover()
+    for found in unlisted_drivers():
+        yield Finding("ok", "found", str(found))
     for entry in entries:
         yield Finding("ok", entry.spec, f"{entry.info.name} ({entry.info.platform}), also {entry.stable_spec}")
     if not entries:
@@ -66,6 +77,8 @@ def _drivers() -> Iterator[Finding]:
         return
     for line in empty_platforms():
         yield Finding("warn", "devices", line)
+    if unused_gpu():
+        yield Finding("warn", "devices", unused_gpu())
 
 
 def _installed(package: str) -> Finding:
@@ -91,7 +104,7 @@ def _installation() -> Iterator[Finding]:
 def _environment() -> Iterator[Finding]:
     for name, warning in _VARIABLES.items():
         value = os.environ.get(name)
-        if value is not None:
+        if value is not None and not (name == "OCL_ICD_VENDORS" and is_own_folder(value)):
             text = f"{value!r}: {warning}" if warning else repr(value)
             yield Finding("warn" if warning else "ok", name, text)
 

@@ -1,12 +1,12 @@
 """The registered OpenCL drivers, and why one does not load."""
 
-import ctypes
 import os
 from pathlib import Path
 from typing import NamedTuple
 
-from pytensor_cl.runtime.device import icd_folders
+from pytensor_cl.runtime.icd import icd_folder, library_problem
 from pytensor_cl.runtime.names import bundled_folder
+from pytensor_cl.runtime.unlisted_drivers import is_own_folder
 
 
 class Driver(NamedTuple):
@@ -17,35 +17,6 @@ class Driver(NamedTuple):
     problem: str | None  # why it offers no device; None if it does
 
 
-def _platform_count(library: ctypes.CDLL) -> int:
-    """Query the platforms of a driver as the loader does.
-
-    Raises `AttributeError, ValueError`: the library is no OpenCL driver.
-    """
-    find = library.clGetExtensionFunctionAddress
-    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
-    address = find(b"clIcdGetPlatformIDsKHR")
-    if not address:
-        raise ValueError("no function clIcdGetPlatformIDsKHR")
-    signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint))
-    count = ctypes.c_uint(0)
-    code = signature(address)(0, None, ctypes.byref(count))
-    return count.value if code == 0 else 0
-
-
-def _problem(library: str, folder: Path) -> str | None:
-    beside = folder / library  # wheels name a library beside the .icd file and find it by its rpath
-    try:
-        handle = ctypes.CDLL(str(beside) if beside.is_file() else library)
-    except OSError as error:
-        return str(error)
-    try:
-        found = _platform_count(handle)
-    except (AttributeError, ValueError) as error:
-        return f"not an OpenCL driver: {error}"
-    return None if found else "loads, but has no platform: no hardware for it, or no permission to use it"
-
-
 def _read(icd: Path) -> Driver:
     try:
         library = icd.read_text().strip()
@@ -53,7 +24,7 @@ def _read(icd: Path) -> Driver:
         return Driver(str(icd), "", f"cannot be read: {error}")
     if not library:
         return Driver(str(icd), "", "the file is empty: it should hold the path of a shared library")
-    return Driver(str(icd), library, _problem(library, icd.parent))
+    return Driver(str(icd), library, library_problem(library, icd.parent))
 
 
 def _single(setting: str) -> list[Driver]:
@@ -64,7 +35,7 @@ def _single(setting: str) -> list[Driver]:
     if "/" in setting and not path.exists():
         problem: str | None = f"{setting} does not exist: the loader finds no driver, not even that of PoCL's wheel"
     else:
-        problem = _problem(setting, path.parent)
+        problem = library_problem(setting, path.parent)
     return [Driver(f"OCL_ICD_VENDORS={setting}", setting, problem)]
 
 
@@ -73,14 +44,17 @@ def searched_places() -> list[tuple[str, str]]:
     setting = os.environ.get("OCL_ICD_VENDORS")
     if setting and not Path(setting).is_dir():
         return [(setting, "OCL_ICD_VENDORS is no folder, so it is the only driver; PoCL's wheel is not looked at")]
-    reason = (
-        "OCL_ICD_VENDORS" if setting else "OPENCL_VENDOR_PATH" if os.environ.get("OPENCL_VENDOR_PATH") else "default"
-    )
-    places = [(folder, reason) for folder in icd_folders()]
+    places = [(icd_folder(), _reason(setting))]
     bundled = bundled_folder()
     if bundled:
         places.append((bundled, "beside pyopencl, where PoCL's wheel is"))
     return [(str(folder), f"{why}: {_contents(folder)}") for folder, why in places]
+
+
+def _reason(setting: str | None) -> str:
+    if setting and is_own_folder(setting):
+        return "made by this package, with a file for each driver that no .icd file names"
+    return "OCL_ICD_VENDORS" if setting else "OPENCL_VENDOR_PATH" if os.environ.get("OPENCL_VENDOR_PATH") else "default"
 
 
 def _contents(folder: Path) -> str:
@@ -94,5 +68,5 @@ def registered_drivers() -> list[Driver]:
     setting = os.environ.get("OCL_ICD_VENDORS")
     if setting and not Path(setting).is_dir():
         return _single(setting)
-    folders = [folder for folder in (*icd_folders(), bundled_folder()) if folder and folder.is_dir()]
+    folders = [folder for folder in (icd_folder(), bundled_folder()) if folder and folder.is_dir()]
     return [_read(icd) for folder in folders for icd in sorted(folder.glob("*.icd"))]

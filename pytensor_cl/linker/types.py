@@ -7,6 +7,7 @@ import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.ops.base import Routine, context_of
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.sharedvar import DeviceCell
 
 Cell = Any  # a one-element list, or what reads like one
@@ -87,6 +88,7 @@ class StepProgram(NamedTuple):
     exclusive_downloads: Collection[Apply]  # last readers of a device array: the host may get its memory
     checks_at_end: bool  # whether kernels report errors in the data, which are read at the end of a call
     importers: Mapping[Variable, HostImporter]  # importers of arguments that the device may read in place
+    error_flags: Sequence[DeviceErrorFlag] = ()  # the error records that are read at the end of a call
     first: int = 0  # index of the first node among all nodes of the function
 
     def run(self, vm: StepRunner, before: Callable[[int], None], after: Callable[[int], None]) -> None:

@@ -15,7 +15,8 @@ from pytensor_cl.routines.base.limits import COLUMN_TILE_VECTORS, GROUP_ITEMS, I
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.reduction import plan as planning
-from pytensor_cl.routines.reduction.plan import Problem, Split
+from pytensor_cl.routines.reduction.limits import SIMT_LOAD_BYTES
+from pytensor_cl.routines.reduction.plan import Problem, SimtVariant, Split
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -75,28 +76,35 @@ class Argmax(Routine):
         self._dtype = dtype
         self._lanes = 8 if np.dtype(dtype).itemsize == 8 else 16
         self._most_items = group or GROUP_ITEMS
+        self._load_lanes = planning.simt_lanes(dtype) if self.schedule == "simt" else 1
         self._dims = max(KERNEL_DIMS, ndim - len(self.axes)), max(1, len(self.axes))
-        self._kernels: dict[tuple[str, str, str], Kernel] = {}
+        self._kernels: dict[tuple[str | SimtVariant, str, str], Kernel] = {}
         self._plans: Plans[TwoPass] = Plans()
 
     @property
     def _group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has a value and its place in local memory."""
-        return self.limits.size(self._most_items, np.dtype(self._dtype).itemsize + RESULT.itemsize)
+        """Work-items of a work-group on schedule simt; each has values and places in local memory."""
+        return self.limits.size(self._most_items, 3 * RESULT.itemsize)
 
-    def _source(self, pattern: str, index: str) -> KernelSource:
+    def _source(self, pattern: str | SimtVariant, index: str) -> KernelSource:
         arguments: dict[str, Any] = {"dtype": self._dtype, "index": index}
         arguments["geometry"] = planning.geometry_struct(index, *self._dims)
         arguments |= {"outer_dims": self._dims[0], "reduced_dims": self._dims[1]}
-        if self.schedule == "simt":
-            return kernel_source("argmax/simt", group=self._group, lanes=1, **arguments)
+        if isinstance(pattern, SimtVariant):
+            kinds = self._dtype, "int32" if index == "int" else "int64"
+            shuffles = tuple(dict.fromkeys(render("common/warp_shuffle", dtype=kind) for kind in kinds))
+            arguments |= {"group": self._group, "load_alignment": SIMT_LOAD_BYTES, **pattern._asdict()}
+            return kernel_source("argmax/simt", preambles=shuffles, **arguments)
         access = {t: render("common/vector_access", dtype=t, lanes=self._lanes) for t in (self._dtype, str(RESULT))}
         vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": COLUMN_TILE_VECTORS}
         return kernel_source("argmax/cpu", preambles=tuple(access.values()), pattern=pattern, **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel for contiguous inputs."""
-        pattern = "rows" if self.ndim == 0 or self.ndim - 1 in self.axes else "columns"
+        is_along = self.ndim == 0 or self.ndim - 1 in self.axes
+        pattern: str | SimtVariant = "rows" if is_along else "columns"
+        if self.schedule == "simt":
+            pattern = SimtVariant(is_along, True, self._load_lanes if is_along else 1)
         return (self._source(pattern, "int" if self.schedule == "simt" else "long"),)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
@@ -117,10 +125,11 @@ class Argmax(Routine):
         if not isinstance(source, GpuArray):
             source = self.context.from_host(source)
         layout, (_, out_strides, out_offset) = source.layout, output.layout
-        key = layout.shape, layout.strides, out_strides
+        is_aligned = layout.offset % self._load_lanes == 0
+        key = layout.shape, layout.strides, out_strides, is_aligned
         plan = self._plans.get(key)
         if plan is None:
-            make = partial(self._plan, layout, out_strides)
+            make = partial(self._plan, layout, out_strides, self._load_lanes if is_aligned else 1)
             plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
         queue, found = self.context.queue, plan.allocate(self.context)
         target, target_at = (output.buffer, out_offset) if plan.final is None else (found, 0)
@@ -132,11 +141,13 @@ class Argmax(Routine):
             arrays = source.buffer, starts[0], found, output.buffer, starts[1]
             plan.final.enqueue(queue, *arrays, plan.final.geometry)
 
-    def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> TwoPass:
+    def _plan(self, layout: Layout, out_strides: tuple[int, ...], lanes: int) -> TwoPass:
         problem = _ordered_form(layout, out_strides, self.axes)
         if not problem.outputs:
             return TwoPass()
-        pattern = _pattern_of(problem, self._lanes)
+        pattern: str | SimtVariant = _pattern_of(problem, self._lanes)
+        if self.schedule == "simt":
+            pattern = SimtVariant.of(problem, lanes)
         split = self._split(problem, pattern)
         if split.chunks == 1:
             return TwoPass((self._kernel_launch(problem, split, pattern, ""),))
@@ -150,19 +161,19 @@ class Argmax(Routine):
         groups = min(ceil_div(outputs, local), ITEMS_PER_UNIT * units if self.schedule == "cpu" else 32 * units)
         return split._replace(global_size=(groups * local,), local_size=(local,))
 
-    def _split(self, problem: Problem, pattern: str) -> Split:
+    def _split(self, problem: Problem, pattern: str | SimtVariant) -> Split:
         units = self.context.info.compute_units
-        if self.schedule == "simt":
-            return planning.split_simt(problem, units, self._group, may_split=True)
+        if isinstance(pattern, SimtVariant):
+            return planning.split_simt(problem, units, self._group, may_split=True, lanes=pattern.lanes)
         return planning.split_cpu(problem, units, self._lanes, may_split=True, is_rounded=False, pattern=pattern)
 
-    def _kernel_launch(self, problem: Problem, split: Split, pattern: str, suffix: str) -> KernelLaunch:
+    def _kernel_launch(self, problem: Problem, split: Split, pattern: str | SimtVariant, suffix: str) -> KernelLaunch:
         index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
-        pattern = pattern if self.schedule == "cpu" else ""
         key = pattern, index, suffix
         if key not in self._kernels:
             source = self._source(pattern, index)
             self._kernels[key] = self.limits.kernel(source, source.name + suffix, split.local_size[0])
-        geometry = planning.pack_geometry(problem, split, 0, self._dims, index)
+        lanes = pattern.lanes if isinstance(pattern, SimtVariant) else 1
+        geometry = planning.pack_geometry(problem, split, 0, self._dims, index, lanes)
         shifts = problem.in_shift, problem.out_shift
         return KernelLaunch(self._kernels[key], split.global_size, split.local_size, geometry, *shifts)

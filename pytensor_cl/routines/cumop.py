@@ -28,7 +28,8 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
 from pytensor_cl.runtime.program import Kernel
 
-RUN_ELEMENTS = 8  # neighbouring elements that a work-item takes
+RUN_BYTES = 64  # neighbouring elements that a work-item takes, as bytes of the local memory
+MAX_RUN_ELEMENTS = 16  # most of them: each is in a register
 MIN_GROUP_ROW = 128  # shorter rows are not worth a work-group of their own
 MIN_SHARED_ELEMENTS = 1 << 16  # elements that are not shared out: totals of the chunks would have to be made first
 MIN_CHUNK_ELEMENTS = 1 << 14  # elements that a chunk has at least
@@ -40,6 +41,7 @@ OPERATIONS: dict[str, tuple[dict[str, str], int]] = {
     "add": ({"f": "a + b", "u": "a + b", "b": "a | b", "c": "a + b"}, 0),
     "mul": ({"f": "a * b", "u": "a * b", "b": "a & b", "c": _PRODUCT}, 1),
 }
+_BEFORE = {"rows": "sums", "columns": "totals"}  # kernels of schedule simt for the totals of chunks
 _NARROW = {"mul": "1u * a * b"}
 
 
@@ -78,12 +80,17 @@ class _Split(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A launch, all but its buffers and the arrays' offsets; nothing is to be done without a kernel."""
+    """A launch, all but its buffers and the arrays' offsets; nothing is to be done without a kernel.
+
+    `geometry`: the struct, or a buffer that holds it; `before`: on schedule simt, what makes the totals of chunks of
+    rows, or scans those of columns.
+    """
 
     kernel: Kernel | None
     problem: _Problem
     split: _Split
-    geometry: Any = b""  # the struct, or a buffer that holds it
+    geometry: Any = b""
+    before: Any = None
 
 
 @cache
@@ -178,7 +185,12 @@ class CumOp(AlongAxis[_Plan]):
     @property
     def _group(self) -> int:
         """Work-items of a work-group on schedule simt; each has a run of elements and its sum in local memory."""
-        return self.limits.size(GROUP_ITEMS, (RUN_ELEMENTS + 2) * np.dtype(self._stored).itemsize)
+        return self.limits.size(GROUP_ITEMS, (self._run + self._run // 8 + 3) * np.dtype(self._stored).itemsize)
+
+    @property
+    def _run(self) -> int:
+        """Neighbouring elements that a work-item takes on schedule simt; a run is within 128 bytes."""
+        return max(8, min(MAX_RUN_ELEMENTS, RUN_BYTES // np.dtype(self._stored).itemsize))
 
     def _combine(self, by_kind: dict[str, str]) -> str:
         return by_kind[np.dtype(self._stored).kind].replace("{T}", ctype(self._stored))
@@ -190,7 +202,7 @@ class CumOp(AlongAxis[_Plan]):
                 geometry=geometry_struct(index, self._arguments["outer_dims"]),
                 index=index,
                 in_buffer=self._in_buffer(index),
-                run=RUN_ELEMENTS,
+                run=self._run,
                 group=self._group,
                 **self._arguments,
             )
@@ -212,21 +224,35 @@ class CumOp(AlongAxis[_Plan]):
 
     def _enqueue(self, plan: _Plan, source: GpuArray, operands: Operands) -> None:
         """Enqueue the kernel, after that of the totals if there are several chunks."""
-        kernel, _, split, geometry = plan
+        kernel, _, split, geometry, _ = plan
         if kernel is None:
             return
-        totals = source.buffer if split.chunks == 1 else self._totals(source, split).buffer
         sizes = split.global_size, split.local_size
+        totals = source.buffer if split.chunks == 1 else self._totals(plan, source, operands)
         kernel.launch(self.context.queue, *sizes, *operands.input, *operands.output, totals, geometry)
 
-    def _totals(self, source: GpuArray, split: _Split) -> GpuArray:
+    def _totals(self, plan: _Plan, source: GpuArray, operands: Operands) -> Any:
+        """Return what the kernel needs of each chunk but the last: its total, or that of it and of all before it."""
+        _, problem, split, geometry, before = plan
+        queue, count, group = self.context.queue, split.chunks - 1, split.local_size[0]
+        if self.schedule == "simt" and split.pattern == "rows":
+            totals = self.context.empty((count * problem.outputs,), np.dtype(self._stored)).buffer
+            before.launch(queue, (split.global_size[0], count), (group, 1), *operands.input, totals, geometry)
+            return totals
+        totals = self._reduced(source, split)
+        if before is not None:
+            numbers = np.int64(count), np.int64(problem.outputs)
+            before.launch(queue, (problem.outputs * group,), (group,), totals, *numbers)
+        return totals
+
+    def _reduced(self, source: GpuArray, split: _Split) -> Any:
         """Return the total of each chunk but the last: one row per chunk."""
         count, axis = split.chunks - 1, self.axis
         shape, strides, offset = source.layout
         step = strides[axis]
         chunks = Layout((count, *shape[:axis], split.chunk, *shape[axis + 1 :]), (split.chunk * step, *strides), offset)
         (totals,) = self._reduction(GpuArray(self.context, source.buffer, np.dtype(self._stored), chunks))
-        return totals
+        return totals.buffer
 
     def _plan(self, layout: Layout, out_strides: tuple[int, ...]) -> _Plan:
         problem = _normal_form(layout, out_strides, self.axis)
@@ -239,7 +265,10 @@ class CumOp(AlongAxis[_Plan]):
         kernel = self._kernel(split.pattern, index, split.local_size[0])
         packed = self._geometry(problem, split, index)
         geometry = struct_argument(self.context, packed, self._in_buffer(index))
-        return _Plan(kernel, problem, split, geometry)
+        before = None
+        if is_simt and split.chunks > 1:
+            before = self._kernel(_BEFORE[split.pattern], index, split.local_size[0])
+        return _Plan(kernel, problem, split, geometry, before)
 
     def _index(self, problem: _Problem) -> str:
         """Return the C type that holds every index and step, with room for one tile more."""

@@ -24,6 +24,8 @@ from pytensor_cl.runtime.launcher import EnqueueLauncher
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
 from pytensor_cl.runtime.memory.host_mapping import HostMappings, address_of, buffer_over, with_preceding_bytes
+from pytensor_cl.runtime.memory.staging import Staging
+from pytensor_cl.runtime.parallel_build import ParallelBuild
 from pytensor_cl.runtime.program import Kernel, ProgramCache
 from pytensor_cl.runtime.pyopencl_array import refuse_pyopencl_array
 from pytensor_cl.runtime.queue import Queue
@@ -112,21 +114,26 @@ class Context:
         self.cl_context = cl.Context([entry.handle])
         self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
         self.mappings = HostMappings(self.queue, self.info)
+        self.staging = Staging(self.queue, self.info)
         self.memory = Memory(
             self.queue,
             self.info,
-            self.mappings.clear,
+            self._release_host_memory,
             self.mappings.advise_huge_pages,
             self._hooks.memory_flags,
         )
+        by_reference = not features.struct_arguments
+        # CPUs: PoCL has compile workers of its own, and others compile on all cores.
+        has_workers = settings.parallel_compile and self.info.kind != "cpu"
         self.programs = ProgramCache(
             self.cl_context,
             options,
             settings.cache_dir,
             self._hooks.build_variants,
             self._hooks.precompile,
-            structs_by_reference=not features.struct_arguments,
+            structs_by_reference=by_reference,
             check_room=self._hooks.check_room,
+            parallel=ParallelBuild(entry.handle, options, settings.cache_dir, by_reference) if has_workers else None,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
@@ -196,12 +203,22 @@ class Context:
             return GpuArray(self, self._buffer_of(np.ascontiguousarray(array)), dtype, _contiguous(array.shape))
         result = self.empty(array.shape, dtype)
         if array.size:
-            packed = array if borrow and array.flags.c_contiguous else array.copy(order="C")
             try:
-                self.queue.write(result.buffer, packed)
+                self._upload(result.buffer, array, borrow)
             except cl.Error as error:  # some drivers allocate memory at the first use
-                self.memory.retry_after_freeing(lambda: self.queue.write(result.buffer, packed), error)
+                self.memory.retry_after_freeing(lambda: self._upload(result.buffer, array, borrow), error)
         return result
+
+    def _upload(self, buffer: "cl.Buffer", array: np.ndarray, borrow: bool) -> None:
+        """Enqueue the copy of a host array, which does not change meanwhile if `borrow` is set."""
+        if not self.staging.upload(buffer, array):
+            packed = array if borrow and array.flags.c_contiguous else array.copy(order="C")
+            self.queue.write(buffer, packed)
+
+    def _release_host_memory(self) -> None:
+        """Drop the references to buffers, and free memory of results."""
+        self.mappings.clear()
+        self.staging.release_results()
 
     def _buffer_of(self, packed: np.ndarray) -> "cl.Buffer":
         """Return a new buffer with the values of a small array."""
@@ -272,8 +289,10 @@ class Context:
             return view.copy()
         low, high = layout.span
         dense = layout.is_contiguous
-        host = np.empty(layout.shape if dense else high - low, dtype)
-        self.queue.read(host, array.buffer, low * dtype.itemsize)
+        shape = layout.shape if dense else (high - low,)
+        host = self.staging.empty_result(shape, dtype, (high - low) * dtype.itemsize)
+        if not self.staging.download(host, array.buffer, low * dtype.itemsize):
+            self.queue.read(host, array.buffer, low * dtype.itemsize)
         if dense:
             return host
         steps = [s * dtype.itemsize for s in layout.strides]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.cache_dirs import configure_caches
@@ -23,6 +23,7 @@ from pytensor_cl.runtime.names import (
     sort_key,
     unversioned_name,
 )
+from pytensor_cl.runtime.unlisted_drivers import UnlistedDriver, nvidia_problem, use_unlisted_drivers
 
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
@@ -167,6 +168,7 @@ def _platforms() -> list["cl.Platform"]:
     _loaded.append(True)
     try:
         configure_caches()  # before hooks look at them
+        use_unlisted_drivers()
         with ExitStack() as stack:
             for hooks in all_hooks():
                 stack.enter_context(hooks.loading())
@@ -203,10 +205,23 @@ def empty_platforms() -> tuple[str, ...]:
     return tuple(_empty)
 
 
+def unlisted_drivers() -> tuple[UnlistedDriver, ...]:
+    """Return the drivers that are used although no ``.icd`` file names them."""
+    discover()
+    return use_unlisted_drivers()
+
+
+@cache
+def unused_gpu() -> str:
+    """Return why an NVIDIA GPU of this machine is no device; empty if there is none, or it is one."""
+    has_platform = any(unversioned_name(_name(entry)) == "nvidia" for entry in discover())
+    return "" if has_platform else nvidia_problem()
+
+
 def why_no_device() -> str:
     """Return why there is no device, and what to install."""
     discover()
-    return _no_pyopencl[0] if _no_pyopencl else ". ".join((*_empty, INSTALL_HINT))
+    return _no_pyopencl[0] if _no_pyopencl else ". ".join((*_empty, *filter(None, [unused_gpu()]), INSTALL_HINT))
 
 
 def _note_empty(platform: str) -> None:
@@ -239,10 +254,13 @@ def _missing(spec: str) -> DeviceNotFound:
     entries = discover()
     if not entries:
         return DeviceNotFound(f"no OpenCL device at all, so no {spec!r}: {why_no_device()}")
+    gpu = unused_gpu()
     lines = [f"  {e.spec}  or  {e.stable_spec}  {e.info.name} ({e.info.platform})" for e in entries]
     meant = _with_prefix(spec)
     hint = f": names of devices begin with opencl, write {meant!r}" if meant else ""
-    return DeviceNotFound(f"no OpenCL device matches {spec!r}{hint}. There are:\n" + "\n".join(lines))
+    return DeviceNotFound(
+        f"no OpenCL device matches {spec!r}{hint}. There are:\n" + "\n".join([*lines, *filter(None, [gpu])])
+    )
 
 
 def _with_prefix(spec: str) -> str | None:
@@ -303,6 +321,8 @@ def _default() -> DeviceEntry:
     if chosen:
         return resolve(f"opencl{chosen[1]}:{chosen[2] or 0}")
     ranked = sorted(entries, key=lambda e: (e.info.kind != "gpu", unversioned_name(_name(e)) != "pocl", *_stably(e)))
+    if ranked[0].info.kind != "gpu" and unused_gpu():
+        announce(f"pytensor-cl: the CPU computes ({ranked[0].info.name}): {unused_gpu()}")
     return _noted("opencl", ranked[0])
 
 
@@ -343,9 +363,3 @@ def resolve(spec: str) -> DeviceEntry:
     if not found:
         raise _missing(spec)
     return found[0] if numbered else _noted(text, found[0])
-
-
-def icd_folders() -> list[Path]:
-    """Return the folders in which the driver loader looks for ``.icd`` files."""
-    vendors = os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH") or "/etc/OpenCL/vendors"
-    return [Path(vendors)]

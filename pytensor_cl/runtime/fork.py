@@ -50,8 +50,8 @@ def _after_fork() -> None:
         _inherited.append("drivers")
     for context in _opened:
         # The parent's objects are kept: to release them in the child can hang as well.
-        _inherited.extend((context.queue, context.memory, context.programs, context.mappings))
-        context.queue = context.memory = context.programs = context.mappings = _ForkedStub()
+        _inherited.extend((context.queue, context.memory, context.programs, context.mappings, context.staging))
+        context.queue = context.memory = context.programs = context.mappings = context.staging = _ForkedStub()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -41,6 +41,10 @@ class DeviceQueue(Protocol):
     def has_pending(self) -> bool:
         """Whether a command may have been enqueued for which no thread has waited."""
 
+    @property
+    def last_submission(self) -> object:
+        """An object that another one replaces with each command."""
+
     def mark_submitted(self) -> None:
         """Note that a command is about to be enqueued, or has been."""
 

@@ -18,6 +18,7 @@ from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
 from pytensor_cl.runtime.compilation.struct_arguments import StructBuffers, by_reference, setter
 from pytensor_cl.runtime.compilation.variants import BuildVariant, BuildVariants, plain
 from pytensor_cl.runtime.interrupts import in_another_thread
+from pytensor_cl.runtime.parallel_build import ParallelBuild
 from pytensor_cl.runtime.progress import compiling, kernel_is_new
 from pytensor_cl.runtime.queue import Queue
 
@@ -122,7 +123,8 @@ class ProgramCache:
     `variants`: yields the build variants of a program's text; `precompile`: makes a context manager around the build of
     a new program (`ContextHooks.precompile`); None makes none; `structs_by_reference`: whether kernels read structs
     from buffers: the driver takes none as arguments; `check_room`: called before the driver compiles a program, and a
-    kernel (`ContextHooks.check_room`).
+    kernel (`ContextHooks.check_room`); `parallel`: builds the kernels of a function in parts; None builds them as one
+    program.
     """
 
     def __init__(
@@ -134,11 +136,13 @@ class ProgramCache:
         precompile: Precompile | None = None,
         structs_by_reference: bool = False,
         check_room: Callable[[str], object] = id,
+        parallel: ParallelBuild | None = None,
     ) -> None:
         self._context = context
         self._variants = variants
         self._precompile = precompile
         self._check_room = check_room
+        self._parallel = parallel
         self._options = list(options)
         self._binaries = Binaries(context, cache_dir)
         self._driver = context.devices[0].platform.name
@@ -148,7 +152,7 @@ class ProgramCache:
         self._struct_places: dict[str, frozenset[int]] = {}  # keys: names of kernel functions
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
-        """Build all kernels that are not there yet as one program: a build costs the same for one kernel as for many.
+        """Build all kernels that are not there yet as one program, or as few: most drivers take as long for one kernel.
 
         Returns the program of each source. The caller keeps them: a program without references is dropped. Raises
         `CompilationError`: the driver rejects the program; holds its log and the numbered source.
@@ -159,13 +163,21 @@ class ProgramCache:
         if new:
             self._check_room("".join(source.source for source in new))
             with compiling(f"{len(new)} kernel{'s' * (len(new) > 1)}", self._driver):
-                program = self._compile(assemble(new))
-            self._recent.append(program)
-            programs.update((s.name, program) for s in new)
-            self._programs.update((s.name, program) for s in new)
+                built = self._build_new(new)
+            self._recent.extend(dict.fromkeys(built.values()))
+            programs.update(built)
+            self._programs.update(built)
         return [program for program in programs.values() if program is not None]
 
-    def _compile(self, text: str) -> "cl.Program":
+    def _build_new(self, new: list[KernelSource]) -> dict[str, "cl.Program"]:
+        """Build kernels, as one program or in parts; return the program of each by its name."""
+        if self._parallel is None:
+            return dict.fromkeys((source.name for source in new), self.build_text(assemble(new)))
+        parts = self._parallel.parts(new)
+        programs = self._parallel.build([assemble(part) for part in parts], self.build_text)
+        return {source.name: program for part, program in zip(parts, programs, strict=True) for source in part}
+
+    def build_text(self, text: str) -> "cl.Program":
         """Build the first variant of a text that the driver accepts."""
         failed = None
         if self._structs is not None:

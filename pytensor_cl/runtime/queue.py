@@ -51,6 +51,11 @@ class Queue:
         """Whether a command may have been enqueued for which no thread has waited."""
         return self._is_exposed or self._submitted is not self._completed
 
+    @property
+    def last_submission(self) -> object:
+        """An object that another one replaces with each command."""
+        return self._submitted
+
     def mark_submitted(self) -> None:
         """Note that a command was enqueued. Code that enqueues without this class calls it, twice.
 
@@ -85,7 +90,7 @@ class Queue:
         `buffer`: destination; `array`: must not change until the copy has ended; `offset`: first byte of the
         destination.
         """
-        self._note_unsupported("an upload")
+        self.note_unsupported("an upload")
         self.mark_submitted()
         try:
             event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=self.synchronous)
@@ -97,10 +102,33 @@ class Queue:
                 if upload.command_execution_status == cl.command_execution_status.COMPLETE:
                     self._uploads.pop(number, None)
 
+    def start_write(self, buffer: "cl.Buffer", memory: np.ndarray, offset: int = 0) -> "cl.Event":
+        """Enqueue a copy of host memory into a buffer; the caller keeps the event until the copy has ended."""
+        self.note_unsupported("an upload")
+        self.mark_submitted()
+        try:
+            return cl.enqueue_copy(self.handle, buffer, memory, dst_offset=offset, is_blocking=self.synchronous)
+        finally:
+            self.mark_submitted()
+
+    def start_read(self, memory: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> "cl.Event":
+        """Enqueue a copy of a buffer into host memory; the caller keeps the event until the copy has ended."""
+        self.note_unsupported("a download")
+        self.mark_submitted()
+        try:
+            return cl.enqueue_copy(self.handle, memory, buffer, src_offset=offset, is_blocking=False)
+        finally:
+            self.mark_submitted()
+
+    def finish_for_download(self) -> None:
+        """Wait until every command has run, before parts of a buffer are read by `start_read`."""
+        self.note_unsupported("a download")
+        self.finish()
+
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy bytes of a buffer into a contiguous host array; wait for it."""
-        self._note_unsupported("a download")
-        used = self._used_by_now()
+        self.note_unsupported("a download")
+        used = self._used_by_now() if self._host_arrays or self._used or self._uploads else []
         with self.hooks.exclusive_wait():
             if self.may_take_long:
                 self._finish_in_another_thread()
@@ -115,7 +143,7 @@ class Queue:
         self, target: "cl.Buffer", source: "cl.Buffer", count: int, target_offset: int = 0, source_offset: int = 0
     ) -> None:
         """Enqueue a copy of `count` bytes between two buffers of the context."""
-        self._note_unsupported("a copy of a buffer")
+        self.note_unsupported("a copy of a buffer")
         offsets = {"dst_offset": target_offset, "src_offset": source_offset}
         self.mark_submitted()
         try:
@@ -170,8 +198,8 @@ class Queue:
 
     def finish(self) -> None:
         """Wait until every command has run."""
-        self._note_unsupported("a wait")
-        used = self._used_by_now()
+        self.note_unsupported("a wait")
+        used = self._used_by_now() if self._host_arrays or self._used or self._uploads else []
         submitted = self._submitted  # commands that other threads enqueue meanwhile stay pending
         self.finish_raw()
         self._completed = submitted
@@ -183,7 +211,7 @@ class Queue:
         if self.has_pending:
             self.finish()
         else:
-            self._note_unsupported("a wait")
+            self.note_unsupported("a wait")
 
     def finish_raw(self) -> None:
         """Wait until every command has run; release nothing, and note nothing."""
@@ -211,6 +239,7 @@ class Queue:
             self.release_done()
         self.hooks.after_wait()
 
-    def _note_unsupported(self, command: str) -> None:
+    def note_unsupported(self, command: str) -> None:
+        """Note a command that is no launch, if launches are captured."""
         if self.capture is not None:
             self.capture.note_unsupported(command)

@@ -94,6 +94,20 @@ class _ProfilingQueue(Queue):
         event = cl.enqueue_copy(self.handle, buffer, array, dst_offset=offset, is_blocking=False)
         self._log_command(UPLOAD, None, array.nbytes, before, event)
 
+    def start_write(self, buffer: "cl.Buffer", memory: np.ndarray, offset: int = 0) -> "cl.Event":
+        """Enqueue a copy to the device; the caller keeps the event."""
+        before = perf_counter_ns()
+        event = cl.enqueue_copy(self.handle, buffer, memory, dst_offset=offset, is_blocking=False)
+        self._log_command(UPLOAD, None, memory.nbytes, before, event)
+        return event
+
+    def start_read(self, memory: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> "cl.Event":
+        """Enqueue a copy to the host; the caller keeps the event."""
+        before = perf_counter_ns()
+        event = cl.enqueue_copy(self.handle, memory, buffer, src_offset=offset, is_blocking=False)
+        self._log_command(DOWNLOAD, None, memory.nbytes, before, event)
+        return event
+
     def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
         """Copy to the host; returns when it is there."""
         before = perf_counter_ns()
@@ -111,7 +125,7 @@ class _ProfilingQueue(Queue):
         self._log_command(COPY, None, count, before, event)
 
 
-_REPLACED = ("handle", "launch", "write", "read", "copy")
+_REPLACED = ("handle", "launch", "write", "start_write", "start_read", "read", "copy")
 _queues: dict[Context, _ProfilingQueue] = {}  # queues of contexts that were timed before
 
 

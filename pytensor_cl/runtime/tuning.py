@@ -34,7 +34,7 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "elemwise.items_per_unit": Parameter(4, (1, 2, 8, 16), "cpu", "work-items per compute unit at most"),
     "elemwise.group": Parameter(256, (64, 128, 512, 1024), "simt", "work-items of a work-group"),
-    "elemwise.groups_per_unit": Parameter(32, (8, 16, 64, 128), "simt", "work-groups per compute unit at most"),
+    "elemwise.groups_per_unit": Parameter(128, (16, 32, 64, 256), "simt", "work-groups per compute unit at most"),
     "reduction.column_tile": Parameter(
         64, (16, 32, 128), "cpu", "vectors across a tile of columns: whole pages, sums that fit the first-level cache"
     ),

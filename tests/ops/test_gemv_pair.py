@@ -1,5 +1,7 @@
 """Linear models and their gradients, in compiled functions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -11,6 +13,7 @@ from pytensor_cl.errors import BroadcastError
 from pytensor_cl.ops.gemv import GpuGemv
 from pytensor_cl.ops.gemv_pair import GpuGemvPair
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
+from pytensor_cl.runtime import registry
 from tests.helpers import check_against_python, device_ops, on_one_driver, opencl
 
 N, K = 150, 19
@@ -47,6 +50,40 @@ def test_logistic_regression(context, rng, dtype):
     # no rows, or no columns, and columns that are contiguous
     arguments += [data(rng, 5, 0, dtype), data(rng, 0, 4, dtype), (np.asfortranarray(fortran), y1, b1)]
     check([x, y, b], [cost, pytensor.grad(cost, b)], *arguments)
+
+
+@pytest.fixture
+def simt(context, monkeypatch):
+    """The default context with the kernels of GPUs."""
+    if context.info.schedule == "cpu":
+        features = replace(context.info.features, private_as_global=False)
+        monkeypatch.setitem(registry._registry.overrides, "features", features)
+        registry.define_contexts({f"{context.name}-simt": context.entry.stable_spec}, f"{context.name}-simt")
+    assert registry.get_context().info.schedule == "simt"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_of_gpus(simt, rng, dtype):
+    x, y, b, s = pt.matrix("x", dtype=dtype), pt.vector("y", dtype=dtype), pt.vector("b", dtype=dtype), pt.dscalar("s")
+    cost = bernoulli(x @ b, y) - 0.5 * pt.sum(b**2)
+    shapes = (N, K), (1, 1), (40, 4), (3, 5), (5, 0), (0, 4), (3000, 32), (700, 128), (70, 300), (400, 300)
+    arguments = [data(rng, n, k, dtype) for n, k in shapes]
+    matrix, *vectors = data(rng, dtype=dtype)
+    arguments += [(np.asfortranarray(matrix), *vectors), (matrix[::-2], vectors[0][::2], vectors[1])]
+    check([x, y, b], [cost, pytensor.grad(cost, b)], *arguments)
+    z = s + x @ b
+    cost = pt.sum(-0.5 * ((y - z) / s) ** 2 - pt.log(s))
+    outputs = [cost, pt.max(pt.abs(y - z)), z, *pytensor.grad(cost, [b, s])]
+    check([x, y, b, s], outputs, *((*data(rng, n, k, dtype), 1.7) for n, k in ((N, K), (3000, 32), (60, 300))))
+
+
+def test_long_rows_with_kernels_of_gpus(simt, rng):
+    """A matrix that is known to be too large for a pair stays with two products."""
+    for k, is_pair in ((128, True), (129, False)):
+        x, y, b = pt.tensor("x", shape=(200, k)), pt.dvector("y"), pt.dvector("b")
+        cost = bernoulli(x @ b, y)
+        counts = {"products": 0, "pairs": 1} if is_pair else {"products": 2, "pairs": 0}
+        check([x, y, b], [cost, pytensor.grad(cost, b)], data(rng, 200, k), **counts)
 
 
 def test_families_of_models(context, rng):

@@ -262,6 +262,39 @@ def test_values_of_rows_that_are_used_after_the_reduction(context):
                 assert_close(got, wanted)
 
 
+def test_numbers_that_rows_are_scaled_by_are_computed_with_them(context, rng):
+    """On a GPU: a launch takes longer than a number for each work-item."""
+    x, s = pt.fvector("x"), pt.fscalar("s")
+    step = x - 1
+    outputs = [pt.sqr(step).sum() * pt.exp(-2 * s) + s]
+    outputs += pt.grad(outputs[0], [step, s])
+    values = rng.normal(size=1000).astype("float32"), np.float32(0.3)
+    scale, total = np.exp(-0.6), np.sum((values[0] - 1) ** 2)
+    expected = total * scale + 0.3, 2 * (values[0] - 1) * scale, 1 - 2 * total * scale
+    for schedule in ("cpu", "simt"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DeviceInfo, "schedule", property(lambda self, s=schedule: s))
+            f = opencl([x, s], outputs)
+            assert kinds(f).count(GpuRowwise) == 1
+            assert (GpuElemwise in kinds(f)) == (schedule == "cpu")
+            for got, wanted in zip(f(*values), expected, strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=2e-5)
+
+
+def test_the_mean_of_what_rows_have_left_is_one_kernel_on_a_gpu(context, rng):
+    x = pt.fmatrix("x")
+    outputs = -pt.sqr(log_softmax(x, axis=1)).sum() / 3
+    value = rng.normal(size=(300, 20)).astype("float32")
+    scores = value - np.log(np.exp(value).sum(axis=1, keepdims=True))
+    for schedule, others in (("cpu", [GpuCAReduce, GpuElemwise]), ("simt", [GpuRowwise])):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DeviceInfo, "schedule", property(lambda self, s=schedule: s))
+            f = opencl([x], outputs)
+            assert len(kinds(f)) == 1 + len(others)
+            assert all(issubclass(kind, one) for kind, one in zip(kinds(f), [GpuRowwise, *others], strict=True))
+            np.testing.assert_allclose(f(value), -np.sum(scores**2) / 3, rtol=1e-5)
+
+
 def test_a_shape_that_was_learnt_late(context, rng):
     """A sum over the rows of a column whose width was unknown when the sum was made is not fused with nodes of a known width."""
     x = pt.tensor("x", dtype="float32", shape=(None, 1))

@@ -110,6 +110,20 @@ def test_long_indices_on_simt(context, rng, monkeypatch):
         np.testing.assert_array_equal(got.to_host(), expected(host, axes))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+def test_vectors_along_rows_on_gpus(context, rng, dtype):
+    routine = Argmax(context, dtype, 2, (1,), schedule="simt")
+    lanes = routine._load_lanes
+    for length in (lanes, 128, 508, 512, 516, 1000, 1001):
+        host = values(rng, (7, length + 2 * lanes), dtype)
+        host[0] = host[0, 0]
+        whole = context.from_host(host)
+        for start in (0, lanes, 1):
+            view = np.s_[:, start : start + length]
+            np.testing.assert_array_equal(routine(whole[view])[0].to_host(), expected(host[view], (1,)))
+    assert {(pattern.along, pattern.lanes) for pattern, *_ in routine._kernels} == {(True, 1), (True, lanes)}
+
+
 def test_special_values(context, schedule):
     nan, inf = np.nan, np.inf
     rows = [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
+from pytensor_cl.routines import cumop
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.cumop import CumOp
 from pytensor_cl.runtime.layout import Layout
@@ -99,6 +100,43 @@ def test_chunks(context, rng, schedule, shape, axis, operation, dtype):
     check(routine(device)[0], host, operation, axis)
     back = (slice(None),) * axis + (slice(None, None, -1),)
     check(routine(device[back])[0], host[back], operation, axis)
+
+
+@pytest.mark.parametrize("dtype, run", [("float32", 16), ("float64", 8), ("int8", 16), ("complex128", 8)])
+def test_tiles_and_totals_on_simt(context, rng, monkeypatch, dtype, run):
+    """Lengths around those of a work-item, of a tile and of chunks, and more chunks than a group has work-items."""
+    monkeypatch.setattr(cumop, "BUSY_GROUPS_PER_UNIT", 400)
+    monkeypatch.setattr(cumop, "MIN_CHUNK_ELEMENTS", 64)
+    monkeypatch.setattr(cumop, "MIN_SHARED_ELEMENTS", 1 << 15)
+    group = CumOp(context, "add", dtype, 1, 0, schedule="simt")._group
+    tile = group * run
+    lengths = (
+        1,
+        run - 1,
+        run,
+        run + 1,
+        tile - 1,
+        tile,
+        tile + 1,
+        2 * tile,
+        3 * tile + group + 5,
+        (1 << 15) + 1,
+        50_003,
+    )
+    chunks = set()
+    for axis, shapes in ((0, [(n,) for n in lengths]), (0, [(3001, 33), (1700, 40)]), (1, [(3, 40_009)])):
+        routine = CumOp(context, "add", dtype, len(shapes[0]), axis, schedule="simt")
+        plans, make = [], routine._plan
+        monkeypatch.setattr(
+            routine, "_plan", lambda *args, plans=plans, make=make: plans.append(make(*args)) or plans[-1]
+        )
+        for shape in shapes:
+            host = values(rng, shape, "add", dtype)
+            check(routine(context.from_host(host))[0], host, "add", axis, str(shape))
+            chunks.add((plans[-1].split.pattern, plans[-1].split.chunks))
+            assert (plans[-1].before is not None) == (plans[-1].split.chunks > 1)
+    assert max(n for pattern, n in chunks if pattern == "rows") > group
+    assert max(n for pattern, n in chunks if pattern == "columns") > 8
 
 
 def test_long_sums_stay_accurate(context, schedule):

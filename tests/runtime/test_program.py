@@ -33,8 +33,8 @@ def test_preambles_come_once_and_first():
 
 def test_one_program_for_all_new_kernels(fresh, monkeypatch):
     texts = []
-    compile_text = fresh.programs._compile
-    monkeypatch.setattr(fresh.programs, "_compile", lambda text: (texts.append(text), compile_text(text))[1])
+    compile_text = fresh.programs.build_text
+    monkeypatch.setattr(fresh.programs, "build_text", lambda text: (texts.append(text), compile_text(text))[1])
     fresh.build([scale("a"), scale("b"), scale("a")])
     fresh.build([scale("a"), scale("c")])
     fresh.build([scale("b")])
@@ -49,8 +49,8 @@ def test_unused_programs_are_dropped(fresh, monkeypatch):
     gc.collect()
     assert gone() is None
     built = []
-    compile_text = fresh.programs._compile
-    monkeypatch.setattr(fresh.programs, "_compile", lambda text: (built.append(text), compile_text(text))[1])
+    compile_text = fresh.programs.build_text
+    monkeypatch.setattr(fresh.programs, "build_text", lambda text: (built.append(text), compile_text(text))[1])
     assert fresh.build([scale("b")]) == programs and not built
     fresh.kernel(scale("a"))
     assert not built

@@ -23,6 +23,8 @@ _SPIRV = "15"  # the newest translator that Debian 12 has
 _HEADERS = ("-Xclang", "-finclude-default-header", "-Xclang", "-fdeclare-opencl-builtins")
 _LIBDEVICE = "libdevice.10.bc"
 _LIBRARIES = {"NVIDIA": ("nvptx64--nvidiacl.bc", _LIBDEVICE), "AMD": ("amdgcn--amdhsa.bc",)}
+# `asm`, and what the driver's probes switch on
+_PTX = ("-fgnu-keywords", "-DWARP_SHUFFLES", "-DHALF_CONVERSIONS")
 _REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # the same as in runtime/compilation/variants.py
 
 
@@ -207,6 +209,7 @@ class Compiler:
     def __call__(self, text: str, target: str, options: Sequence[str]) -> Outcome:
         """Compile one text for one target."""
         versions = [_version(name) for name in _NEEDED[_vendor(target)]]
+        versions += _PTX if target in NVIDIA else ()
         key = hashlib.blake2s(repr((text, target, tuple(options), versions)).encode(), digest_size=16).hexdigest()
         path = self.folder / key
         if path.exists():
@@ -236,7 +239,7 @@ def _compile(source: Path, text: str, target: str, options: Sequence[str]) -> di
 def _nvidia(source: Path, text: str, target: str, options: Sequence[str]) -> dict[str, Kernel]:
     ptx, binary = str(source.with_suffix(".ptx")), str(source.with_suffix(".cubin"))
     library = _linked(*_LIBRARIES["NVIDIA"])
-    where = ("-target", "nvptx64-nvidia-nvcl", f"-march={target}")
+    where = ("-target", "nvptx64-nvidia-nvcl", f"-march={target}", *_PTX)
     _run("clang", "-x", "cl", *_HEADERS, *where, *library, *options, "-O3", "-w", "-S", "-o", ptx, str(source))
     limits = _REGISTER_LIMIT.findall(text)
     limit = [f"-maxrregcount={min(map(int, limits))}"] if limits else []

@@ -34,8 +34,10 @@ class Known(NamedTuple):
 KNOWN = (
     Known(
         "gemm_simt_double_buffered", "at most", ("sm_70",), 280,
-        "sums of 64 elements, and a limit of registers that lets several work-groups run on a multiprocessor; sm_80 "
-        "and sm_90 spill nothing",
+        "sums of 64 elements, and a limit of registers that lets several work-groups run on a multiprocessor",
+    ),
+    Known(
+        "gemm_simt_double_buffered", "at most", ("sm_80", "sm_90"), 160, "the same: a few registers, in small tiles",
     ),
     Known("conv_simt_double_buffered", "at most", ("sm_70",), 280, "the same as of gemm_simt_double_buffered"),
     Known("elemwise_simt", "hyp2f1_double", NVIDIA, 512, "a function of many branches that computes much"),

@@ -208,7 +208,7 @@ _REASONS = {
     "elements, padding): two sectors. The next step along k reads the rest of them.",
     "conv_simt_double_buffered": "eight weights of filters of 3 x 3 taps, 32 bytes, often begin within a sector, as "
     "rows of an image with padding do. The next step along k reads the rest of them.",
-    "indexing_scatter_sorted_keys": "positions are read in their sorted order, which is that of the data.",
+    "indexing_scatter_sorted_sum": "values are read in the order of their positions, which is that of the data.",
     "linalg_cholesky_group": "only the lower triangle is read and written: the first rows fill no sector. A warp has "
     "several rows of the triangle at a time, which share banks.",
     "linalg_lu_determinant": "elements of a diagonal are further apart than a sector.",
@@ -220,7 +220,7 @@ _REASONS = {
     "random_stream": "the ziggurat method looks up tables at random places.",
     "rowwise_simt": "rows of six elements have one work-item each. Several for each row would need a reduction in "
     "local memory for each of the sums; the sectors serve the work-item's next elements.",
-    "sort_radix_simt_count": "16 counts for a chunk of many elements; the scan reads a digit's chunks side by side.",
+    "sort_radix_simt_count": "the counts of a chunk of many elements; the scan reads a digit's chunks side by side.",
     "sort_radix_simt_scatter": "elements go to the positions of their keys.",
     "sort_network_simt": "rows that are no multiple of 32 begin in any bank.",
 }

@@ -29,12 +29,14 @@ from pytensor_cl.linker.graphs.memory import MemoryUse
 from pytensor_cl.linker.graphs.plan import GraphPlan, plan_graph
 from pytensor_cl.linker.graphs.slices import DynamicSlices
 from pytensor_cl.linker.graphs.trace import Trace
+from pytensor_cl.linker.graphs.transfers import ArgumentBlock, ResultReads, is_together
 from pytensor_cl.linker.types import Cell, StepProgram, Thunk, peeking
 from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu, download
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.interfaces import BoundKernel, SequenceBuilder
 from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
+from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.sharedvar import DeviceCell
 
 
@@ -70,6 +72,9 @@ class _GraphBuilder:
         self._keep: list[Any] = []  # buffers that the launch sequences must keep
         self._constants: dict[int, int] = {}  # handles of buffers that stay the same, and their bytes
         self._arguments: list[ArgumentBinding] = []
+        self._small_arguments: list[tuple[int, ArgumentBinding]] = []  # may be uploaded together; indices of the nodes
+        self._block_bytes = 0
+        self._reads: ResultReads | None = None  # downloads that nothing waits for yet
         self._read_as_arrays: set[BufferBinding] = set()  # bindings that steps read as arrays
         self._sequence_builder: SequenceBuilder = self._choose_sequence_builder()
         # A result must not be a staged copy of an argument, which is gone after the call.
@@ -131,7 +136,8 @@ class _GraphBuilder:
             self._add_host_node(at, node)
 
     def _add_step(self, at: int, thunk: Thunk) -> None:
-        """Add a step; pending launches run after it."""
+        """Add a step, which may read what was downloaded; pending launches run after it."""
+        self._finish_reads(at)
         self._steps.append((at, thunk))
 
     def _add_device_node(self, at: int, node: Apply) -> None:
@@ -167,7 +173,8 @@ class _GraphBuilder:
         location, source = trace.locations[variable], storage[argument]
         if not isinstance(location.memory, BufferBinding):
             return  # a constant
-        may_stage = self._sequence_builder.uses_addresses and location.memory not in self._returned
+        uses_addresses = self._sequence_builder.uses_addresses
+        may_stage = uses_addresses and location.memory not in self._returned
         thunk = self._program.thunks[at]
         upload = UploadSource(self._context, source, storage[variable], thunk, location, may_stage)
         is_shared = isinstance(source, DeviceCell)
@@ -181,7 +188,11 @@ class _GraphBuilder:
             self._arguments.append(binding)
             self._add_step(at, binding)
         else:
-            self._add_step(at, ArgumentBinding(upload))
+            binding = ArgumentBinding(upload)
+            is_first = argument.owner is None and location.memory not in self._returned and not location.layout.offset
+            if is_first and not uses_addresses and is_together(self._context, location.dtype, location.layout):
+                self._small_arguments.append((at, binding))
+            self._add_step(at, binding)
 
     def _add_host_node(self, at: int, node: Apply) -> None:
         program, parameters = self._program, self._trace.parameters
@@ -233,9 +244,10 @@ class _GraphBuilder:
         """Run the pending launches before the steps that are added next."""
         if not self._pending:
             return
+        self._start_reads(self._first_pending_node)  # its kernels may write where they read
         step = self._sequence_step()
         self._sequences.append(step)
-        self._add_step(self._first_pending_node, step)
+        self._steps.append((self._first_pending_node, step))
         self._pending, self._is_running = [], True
 
     def _sequence_step(self) -> SequenceStep:
@@ -295,29 +307,60 @@ class _GraphBuilder:
             self._add_step(at, lambda: out.__setitem__(0, view.copy()))
             return
         self._submit()
+        if is_together(self._context, dtype, layout):
+            self._read_later(at, found, dtype, layout, out)
+            return
+        self._start_reads(at)
         self._sync_count += 1  # the download waits
         self._is_running = False
-        self._add_step(at, lambda: out.__setitem__(0, download(make_array())))
+        self._steps.append((at, lambda: out.__setitem__(0, download(make_array()))))
+
+    def _read_later(self, at: int, memory: Any, dtype: np.dtype, layout: Layout, out: Cell) -> None:
+        """Download a small result together with those that follow."""
+        if self._reads is not None and not self._reads.has_room(layout.size * dtype.itemsize):
+            self._finish_reads(at)
+        if self._reads is None:
+            self._reads = ResultReads(self._context)
+        self._reads.add(memory, dtype, layout, out)
+
+    def _start_reads(self, at: int) -> None:
+        """Enqueue the downloads that were collected."""
+        if self._reads is not None and self._reads.has_new:
+            self._steps.append((at, self._reads.start()))
+
+    def _finish_reads(self, at: int) -> None:
+        """Wait for the downloads, if there are any."""
+        self._start_reads(at)
+        if self._reads is not None:
+            self._steps.append((at, self._reads.finish))
+            self._reads = None
+            self._sync_count += 1
+            self._is_running = False
 
     def finish(self) -> CapturedGraph:
         """Return the captured graph."""
         self._submit()
         program, trace, plan = self._program, self._trace, self._plan
+        last = len(program.nodes) - 1
+        if self._reads is not None:
+            self._start_reads(last)
+            self._steps += [(last, self._reads.start_flag(flag)) for flag in program.error_flags]
+            self._finish_reads(last)
         donations = plan.donations
         makers = [
             (c, donations[v].take if v in donations else self._array_maker(v)) for c, v in program.device_results()
         ]
         for argument in self._arguments:
-            binding = argument.binding
-            only_kernels = binding not in self._read_as_arrays
-            if only_kernels and not trace.is_slice(binding) and not trace.is_sliced(binding):
+            if self._is_for_kernels(argument):
                 argument.read_by_address()
+        self._group_arguments()
         if trace.parameters.slices:
             trace.parameters.captured_values = trace.values
             trace.parameters.layout_signature = self._layout_signature()
         results = {id(cell) for cell in program.results}
         cells = (program.storage[v] for n in program.nodes for v in n.outputs)
         output_bytes = sum(nbytes for _, nbytes in plan.outputs)
+        constant_bytes = sum(self._constants.values()) + self._block_bytes
         return CapturedGraph(
             self._context,
             plan,
@@ -326,9 +369,25 @@ class _GraphBuilder:
             results=makers,
             clear=[c for c in cells if id(c) not in results],
             parameters=trace.parameters,
-            memory=MemoryUse(plan.memory, trace.release(), sum(self._constants.values()), output_bytes),
+            memory=MemoryUse(plan.memory, trace.release(), constant_bytes, output_bytes),
             sync_count=self._sync_count,
         )
+
+    def _is_for_kernels(self, argument: ArgumentBinding) -> bool:
+        """Return whether only kernels read an argument, and all of it."""
+        binding, trace = argument.binding, self._trace
+        only_kernels = binding not in self._read_as_arrays
+        return only_kernels and not trace.is_slice(binding) and not trace.is_sliced(binding)
+
+    def _group_arguments(self) -> None:
+        """Upload small arguments together, by the first step."""
+        found = [argument for _, argument in self._small_arguments if self._is_for_kernels(argument)]
+        chosen = set(ArgumentBlock.fitting(self._context, found))
+        if chosen:
+            block = ArgumentBlock(self._context, [argument for argument in found if argument in chosen])
+            first = next(at for at, argument in self._small_arguments if argument in chosen)
+            self._steps = [(first, block), *(step for step in self._steps if step[1] not in chosen)]
+            self._block_bytes = block.nbytes
 
     def _layout_signature(self) -> tuple[object, ...]:
         """Return the layout signature of this call, which other calls of the graph share (`DynamicSlices`)."""

@@ -245,18 +245,31 @@ class ArgumentBinding:
 
     def __init__(self, upload: UploadSource, is_imported: bool = False) -> None:
         self.binding: BufferBinding = upload.location.memory
+        self.dtype, self.layout = upload.location.dtype, upload.location.layout
         self._upload = upload
         self._source = upload.source
-        self._dtype, self._layout = upload.location.dtype, upload.location.layout
         self._is_imported = is_imported  # whether the device reads the caller's memory, if the value is contiguous
         self._is_staged = False
-        self._misalignment = self._layout.offset * self._dtype.itemsize
+        self._misalignment = self.layout.offset * self.dtype.itemsize
         self._alignment = upload.context.info.host_alignment
         self._pointers: list[tuple[np.ndarray, int]] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Size of the value in bytes."""
+        return self.layout.size * self.dtype.itemsize
+
+    def checked_value(self) -> np.ndarray:
+        """Return the value of this call; GuardFailure: its kind is not the captured one's."""
+        value = self._source[0]
+        is_array = isinstance(value, np.ndarray) and value.shape == self.layout.shape
+        if not is_array or (value.dtype != self.dtype and value.dtype.newbyteorder("=") != self.dtype):
+            raise GuardFailure  # the step of the node raises the error, with its name
+        return value
+
     def read_by_address(self) -> None:
         """Let kernels read host memory, where that is possible; all of them read addresses from a table."""
-        self._is_staged = self._upload.context.is_small(self._layout.size * self._dtype.itemsize)
+        self._is_staged = self._upload.context.is_small(self.nbytes)
         if self._is_staged or self._is_imported:
             words = [kernel.argument_word(index) for kernel, index in self.binding.arguments]
             self._pointers = [word for word in words if word is not None]
@@ -264,10 +277,10 @@ class ArgumentBinding:
     def __call__(self) -> None:
         """Set the kernel arguments for the value of this call."""
         pointers, value = self._pointers, self._source[0]
-        if pointers is None or value.dtype != self._dtype:
+        if pointers is None or value.dtype != self.dtype:
             self.bind_buffer()
             return
-        if self._is_staged and value.shape == self._layout.shape:
+        if self._is_staged and value.shape == self.layout.shape:
             value = np.array(value, order="C")  # a copy: the array may change before kernels read it
         elif self._is_staged or not value.flags.c_contiguous:
             self.bind_buffer()
@@ -291,7 +304,7 @@ class ArgumentBinding:
         """Make a buffer of the value, and bind it; its layout must be as in the captured call."""
         self.to_device()
         array = self._upload.out[0]
-        if array.layout != self._layout:
+        if array.layout != self.layout:
             raise GuardFailure
         self.binding.bind(array.buffer)
 
@@ -299,7 +312,7 @@ class ArgumentBinding:
         """Put the value into the cell of the device array."""
         upload = self._upload
         value = self._source[0]
-        staged = upload.context.stage(value) if upload.may_stage and value.dtype == self._dtype else None
+        staged = upload.context.stage(value) if upload.may_stage and value.dtype == self.dtype else None
         if staged is None:
             upload.thunk()
         else:

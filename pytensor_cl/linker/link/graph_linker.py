@@ -17,6 +17,7 @@ from pytensor_cl.ops.base import AcceptsDonations, GpuOp, context_of
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.progress import calling
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.sharedvar import DeviceCell
@@ -54,7 +55,9 @@ class GraphLinker:
         for name in self.contexts:
             get_context(name).queue.wait()
 
-    def program(self, thunks: Sequence[Thunk], results: Sequence[Cell], checks_at_end: bool) -> StepProgram:
+    def program(
+        self, thunks: Sequence[Thunk], results: Sequence[Cell], error_flags: Sequence[DeviceErrorFlag]
+    ) -> StepProgram:
         """Return the steps, as capturing a call needs them."""
         downloads = (n for n in self.nodes if isinstance(n.op, HostFromGpu))
         return StepProgram(
@@ -67,8 +70,9 @@ class GraphLinker:
             updates={self.fgraph.inputs[i]: k for k, i in (self.fgraph.update_mapping or {}).items()},
             results=results,
             exclusive_downloads={n for n in downloads if self._facts.is_last_use(n)},
-            checks_at_end=checks_at_end,
+            checks_at_end=bool(error_flags),
             importers=self._importers,
+            error_flags=error_flags,
         )
 
     # Cells

@@ -30,7 +30,7 @@ def make_vm(
     thunks = [monitor.record_shapes(node, thunk, graph_linker.storage) for node, thunk in steps]
     linked = LinkedGraph(
         fgraph=fgraph,
-        program=graph_linker.program(thunks, graph_linker.results(output_storage), bool(monitor)),
+        program=graph_linker.program(thunks, graph_linker.results(output_storage), monitor.flags),
         input_storage=input_storage,
         free_after=graph_linker.free_after(allow_gc),
         allow_gc=allow_gc,

@@ -69,6 +69,11 @@ class ErrorMonitor:
     def __bool__(self) -> bool:
         return bool(self._checked)
 
+    @property
+    def flags(self) -> list[DeviceErrorFlag]:
+        """The error flags."""
+        return list(self._flags.values())
+
     def first_error(self) -> tuple[Apply, Exception] | None:
         """Wait for the devices; return the first error that a kernel has reported, and its node. Reset the flags."""
         records = [flag.read() for flag in self._flags.values()]

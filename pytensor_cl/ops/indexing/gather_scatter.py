@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from pytensor import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar import add
@@ -274,6 +275,7 @@ class GpuAdvancedIncSubtensor(_GpuIndexing):
         kind: GpuArrayType, dtype: str, ndim: int, index: _Index, context: Context, accumulate: bool
     ) -> _Indexed:
         values: dict[str, Any] = {"accumulate": accumulate, "value_dtype": dtype, "value_ndim": ndim}
+        values["atomics"] = accumulate and config.opencl__float_atomics
         scatter = Scatter(
             context, kind.dtype, index.joined(kind.ndim), *index.arguments, constant=index.constant, **values
         )

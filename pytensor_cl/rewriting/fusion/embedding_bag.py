@@ -11,7 +11,6 @@ from pytensor_cl.ops.base import context_of
 from pytensor_cl.ops.indexing.embedding_bag import GpuEmbeddingBag
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedSubtensor
 from pytensor_cl.ops.reduction import OPERATIONS, GpuCAReduce
-from pytensor_cl.runtime.registry import get_context
 
 
 def _is_row_gather(node: Apply, fgraph: FunctionGraph) -> bool:
@@ -24,8 +23,8 @@ def _is_row_gather(node: Apply, fgraph: FunctionGraph) -> bool:
 
 
 def _is_bag(node: Apply, fgraph: FunctionGraph) -> bool:
-    """Return whether a node reduces gathered rows along axes of their index, on a device of schedule cpu."""
-    if not isinstance(node.op, GpuCAReduce) or get_context(node.op.context_name).info.schedule != "cpu":
+    """Return whether a node reduces gathered rows along axes of their index."""
+    if not isinstance(node.op, GpuCAReduce):
         return False
     (rows,), host = node.inputs, node.op.host
     gather = rows.owner

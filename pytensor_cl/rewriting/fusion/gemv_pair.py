@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.gemv import GpuGemv
@@ -20,6 +21,7 @@ from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.rewriting.fusion.replace import replace_outputs
 from pytensor_cl.rewriting.fusion.rowwise.domain import FusionDomain
 from pytensor_cl.rewriting.fusion.rowwise.function import fused_node
+from pytensor_cl.routines.gemv.limits import PAIR_ROW_ITEMS
 from pytensor_cl.routines.gemv.pair import PairFunction, is_one_pass
 from pytensor_cl.routines.rowwise.program import Operand, RowFunction
 from pytensor_cl.runtime.registry import get_context
@@ -72,9 +74,17 @@ def _is_supported_product(node: Apply | None, context_name: str) -> bool:
 
 
 def _has_kernel(node: Apply) -> bool:
-    """Return whether a node is a supported product on a device with kernels for pairs, those of schedule cpu."""
-    is_product = isinstance(node.op, GpuGemv) and _is_supported_product(node, node.op.context_name)
-    return is_product and get_context(node.op.context_name).info.schedule == "cpu"
+    """Return whether a node is a supported product of a matrix that is not known to be too large for a pair."""
+    if not (isinstance(node.op, GpuGemv) and _is_supported_product(node, node.op.context_name)):
+        return False
+    return may_be_pair(node.inputs[2].type, get_context(node.op.context_name).info.schedule)
+
+
+def may_be_pair(matrix: TensorType, schedule: str) -> bool:
+    """Return whether a matrix, or its transpose, may have a kernel for pairs."""
+    if schedule == "cpu" or None in matrix.shape:
+        return True
+    return min(matrix.shape) * matrix.numpy_dtype.itemsize <= PAIR_ROW_ITEMS * 16
 
 
 def _intermediate(factor: Variable, context_name: str, fgraph: FunctionGraph) -> _Intermediate | None:

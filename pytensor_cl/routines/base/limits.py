@@ -9,9 +9,12 @@ AVX-512; numbers of schedule simt follow from the hardware (warps, banks, regist
 GROUP_ITEMS = 256  # work-items of a work-group, schedule simt: kernels that hold few values
 SMALL_GROUP_ITEMS = 64  # work-items of a work-group, schedule simt: kernels that hold many values
 GROUPS_PER_UNIT = 32  # work-groups per compute unit at most, schedule simt: work-items loop over the rest
+MOVE_GROUPS_PER_UNIT = 128  # the same for kernels that only move data, whose work-items take few turns
 BUSY_GROUPS_PER_UNIT = 8  # work-groups that keep a compute unit busy, schedule simt: with fewer, sums are divided
+INTERLEAVED_ITEMS = 32  # work-items that read neighbouring elements, schedule simt: a warp
 ITEMS_PER_UNIT = 4  # work-items per compute unit, schedule cpu: a core that starts late takes fewer
 MIN_ITEM_ELEMENTS = 1 << 14  # elements of a plain loop that are worth a work-item, schedule cpu
+VECTOR_BYTES = 16  # the largest access of a work-item that GPUs have an instruction for, schedule simt
 
 COLUMN_TILE_VECTORS = 64  # across a tile of columns, schedule cpu: whole pages, sums that fit the first-level cache
 CHUNK_ALIGNMENT_ELEMENTS = 64  # chunks of a sum begin at multiples, so that aligned vectors stay aligned

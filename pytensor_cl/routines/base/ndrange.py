@@ -25,6 +25,11 @@ def power_of_two(n: int) -> int:
     return 1 << (max(n, 1).bit_length() - 1)
 
 
+def power_above(n: int) -> int:
+    """Return the smallest power of two that is not below a number."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
 def index_type(reach: int, overshoot: int = 0) -> str:
     """Return the C type, ``int`` or ``long``, that holds every value of an index.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.codegen.emitter import Emitter, Scalar, unroll_of
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
@@ -17,6 +18,7 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import CACHE_WAY_BYTES, INT_LIMIT
 from pytensor_cl.routines.base.ndrange import local_memory, ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
+from pytensor_cl.routines.base.units import MEMBERS, rows_have_vectors, share_out, vector_lanes
 from pytensor_cl.routines.elemwise.limits import (
     LONG_TILE_ROW_BYTES,
     MAX_CALLS,
@@ -205,13 +207,18 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
 
+def _calls(statements: str) -> list[str]:
+    """Return the functions of many operations that are called."""
+    return [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
+
+
 def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
     """Return whether a function calls one of its preambles, or many functions of many operations.
 
     It has no registers for several elements at a time, and it hides the latency of memory by itself. Compilers inline
     what it calls into each copy, and some take minutes for the copies of a long function.
     """
-    calls = [name for name in _CALL.findall(statements) if not _CHEAP.match(name)]
+    calls = _calls(statements)
     own = {name for text in preambles for name in _DEFINITION.findall(text)} if calls else set()
     return len(calls) > MAX_CALLS or not own.isdisjoint(calls)
 
@@ -247,6 +254,9 @@ class Elemwise(Routine):
         self._offsets = Struct(("long", f"{flags}at[{self._count}]"), name="offsets")
         self._plans: Plans[_Plan | _PackedRows] = Plans()
         self._kernels = KernelVariants(self._build)
+        self._lanes = self._unit_lanes() if self.schedule == "simt" else lanes_of(function)
+        known = [a for a, row in enumerate(self._broadcast) if row[-1:] == (True,)]
+        self._repeated_inputs = tuple(known) if len(known) < len(self._places) else ()
         self._sources = {("int", NONE): self._render("int")}
 
     def sources(self) -> tuple[KernelSource, ...]:
@@ -269,15 +279,29 @@ class Elemwise(Routine):
         dims = f"shape[{ndim}] stride[{self._count}][{ndim}]"
         if self.schedule == "cpu":
             return Struct((index, dims), (index, "rows columns row_tiles column_tiles tiles"), name="plan")
-        return Struct((index, f"{'size' if columns == NONE else 'tiles'} {dims}"), name="plan")
+        return Struct((index, f"{MEMBERS if columns == NONE else 'tiles'} {dims}"), name="plan")
 
     def _in_buffer(self, index: str) -> bool:
         pointers = 8 * (1 + self._count + len(self._scalars))
         used = pointers + self._offsets.size + self._plan_struct(index).size
         return used > self.context.info.max_parameter_size
 
+    @property
+    def _array_dtypes(self) -> tuple[str, ...]:
+        return (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
+
+    @property
+    def _is_long(self) -> bool:
+        """Return whether a work-item of schedule simt has registers for one element only."""
+        function = self.function
+        return unroll_of(function.operations) == 1 or _has_many_calls(function.statements(1), function.preambles)
+
+    def _unit_lanes(self) -> int:
+        """Return how many elements a work-item of schedule simt computes at a time."""
+        return 1 if self._is_long else vector_lanes(self.function.itemsize, unroll_of(self.function.operations))
+
     def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
-        lanes = lanes_of(self.function) if self.schedule == "cpu" else 1
+        lanes = self._lanes if self.schedule == "cpu" else 1
         arguments = {
             "inputs": tuple(self.function.input_dtypes),
             "by_value": self.by_value,
@@ -293,9 +317,14 @@ class Elemwise(Routine):
             preambles = tuple(self.function.preambles)
             if columns != NONE:
                 transposed = tuple(self._places[a] for a in columns.arrays)
-                return kernel_source("elemwise/simt_tiled", preambles=preambles, transposed=transposed, **arguments)
-            is_long = _has_many_calls(str(arguments["statements"]), preambles)
-            arguments["unroll"] = 1 if is_long else unroll_of(self.function.operations)
+                arguments |= {"transposed": transposed, "is_long": self._is_long}
+                return kernel_source("elemwise/simt_tiled", preambles=preambles, **arguments)
+            arguments |= {
+                "lanes": self._lanes,
+                "vectors": self._lanes > 1 and not any(map(is_complex, self._array_dtypes)),
+                "one_by_one": self._lanes == 1 or len(_calls(str(arguments["statements"]))) > 1,
+                "repeated": tuple(self._places[a] for a in self._repeated_inputs),
+            }
             return kernel_source("elemwise/simt", preambles=preambles, **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
         access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
@@ -424,8 +453,8 @@ class Elemwise(Routine):
         return _PackedRows(fold, tuple(parts))
 
     def _is_past_cache(self, layouts: list[Layout]) -> bool:
-        dtypes = (*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes)
-        return sum(s.size * np.dtype(t).itemsize for s, t in zip(layouts, dtypes, strict=True)) >= PAST_CACHE
+        sizes = (s.size * np.dtype(t).itemsize for s, t in zip(layouts, self._array_dtypes, strict=True))
+        return sum(sizes) >= PAST_CACHE
 
     def _argument(self, plan: Struct, index: str, shape: Shape, strides: Strides, **others: int) -> Any:
         padded = [_pad(s, self._kernel_ndim, 0) for s in strides]
@@ -447,14 +476,23 @@ class Elemwise(Routine):
         return _Plan(self._kernels[index, "", columns], (work_items,), (1,), argument)
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
-        tuning, size = self.context.tuning, prod(shape)
+        tuning = self.context.tuning
         tiled = self._tiled_plan(index, shape, strides)
         if tiled is not None:
             return tiled
-        kernel = self._kernels[index, "_flat" if len(shape) < 2 else "", NONE]
-        sizes = ndrange(self.context, kernel, size, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"])
-        argument = self._argument(self._plan_struct(index), index, shape, strides, size=size)
+        kernel = self._kernels[index, "", NONE]
+        units = share_out(shape, self._lanes, self._has_vectors(shape, strides))
+        sizes = ndrange(
+            self.context, kernel, units.expected, tuning["elemwise.group"], tuning["elemwise.groups_per_unit"]
+        )
+        argument = self._argument(self._plan_struct(index), index, shape, strides, **units._asdict())
         return _Plan(kernel, *sizes, argument)
+
+    def _has_vectors(self, shape: Shape, strides: Strides) -> bool:
+        """Return whether the kernel of schedule simt can move vectors of this layout, if addresses are aligned."""
+        repeated = self._repeated_inputs
+        moved = [s for a, s in enumerate(strides) if a not in repeated]
+        return rows_have_vectors(shape, moved, self._lanes) and not any(strides[a][-1] for a in repeated)
 
     def _tiled_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan | None:
         """Return the plan of the kernel with tiles, if inputs run along another dimension than outputs."""

@@ -49,14 +49,25 @@ CACHED_OUTPUT_BYTES = 8 << 20  # size of the input of an epilogue of short sums,
 
 # --- schedule simt ---
 SIMT_TILES = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
-# Tiles of kernels/gemm/simt_double_buffered.mako.
-SIMT_LARGE_COLUMNS = 128
-SIMT_LARGE_ROWS = (128, 64)  # rows of the larger and of the smaller tile
-SIMT_LARGE_STEP = 8  # elements along k between barriers
-SIMT_LARGE_ITEMS = 256  # work-items of a work-group
-SIMT_LARGE_BYTES = 2 * 2 * SIMT_LARGE_STEP * (SIMT_LARGE_COLUMNS + 4) * 4  # size of local memory
-SIMT_FEW_ROWS = 32  # rows that leave most of a large tile empty
-SIMT_FEW_COLUMNS = 64  # columns that leave most of a large tile empty
+# Tiles of kernels/gemm/simt_double_buffered.mako, by dtype, and with an instruction for matrices of float64: rows,
+# columns, elements along k between barriers, parts of a work-group that share out k; and the cost of a multiply-add
+# relative to the first tile's: small tiles are loaded more often.
+SIMT_LARGE_TILES = {
+    "float32": ((128, 128, 8, 1, 1.0), (128, 64, 16, 2, 1.1), (64, 64, 32, 4, 1.2), (32, 64, 32, 8, 1.6)),
+    "float64": ((128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.1), (32, 64, 16, 4, 1.4)),
+    "matrix": ((128, 128, 8, 1, 0.9), (128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.2)),
+}
+SIMT_ITEM_BYTES = 256  # size of the sums of a work-item
+SIMT_ALONE_COST = 1.5  # cost of the multiply-adds of a work-group that has a compute unit to itself
+# Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up
+# partial sums, of each part of it, and of a byte of partial sums.
+SIMT_GROUP_COST = 320_000
+SIMT_LAUNCH_COST = 1_300_000
+SIMT_PART_COST = 6_000
+SIMT_BYTE_COST = 0.15
+SIMT_MOST_GROUPS = 1 << 22  # work-groups along the first dimension of an NDRange that every GPU takes
+SIMT_FEW_ROWS = 32  # rows that leave most of a large tile empty, which matters where a CPU computes all of it
+SIMT_FEW_COLUMNS = 64  # columns that do
 SIMT_SPLIT_K_DEPTH = 256  # elements along k that are worth a work-group of their own
 SIMT_SPLIT_K_GROUPS_PER_UNIT = 2  # work-groups per compute unit, where k is split
 SIMT_BANKS_BYTES = 128  # distance at which the banks of local memory repeat

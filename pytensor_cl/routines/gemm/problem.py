@@ -44,6 +44,11 @@ class GemmProblem(NamedTuple):
         return prod(self.batch)
 
     @property
+    def launch_batch_count(self) -> int:
+        """Number of products of a launch."""
+        return prod(self.batch[-_BATCH_DIMS:])
+
+    @property
     def multiply_adds(self) -> int:
         """Number of multiply-adds, at least one for each element."""
         return self.m * self.n * max(1, self.k) * self.batch_count

@@ -16,7 +16,7 @@ from pytensor_cl.routines.elemwise.epilogue import NO_EPILOGUE, Epilogue
 from pytensor_cl.routines.gemm.limits import CACHED_OUTPUT_BYTES, PACKED_ROWS, SHORT_SUM_TERMS
 from pytensor_cl.routines.gemm.problem import CpuBlocking, GemmProblem, canonical_problem, encode, plan_preamble
 from pytensor_cl.routines.gemm.schedule_cpu import CpuSchedule, Tile, register_tile
-from pytensor_cl.routines.gemm.schedule_simt import GemmShape, WorkGroupTile, select_tile
+from pytensor_cl.routines.gemm.schedule_simt import GemmShape, WorkGroupTile, runs_large, select_tile
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -85,8 +85,13 @@ class Gemm(BlasRoutine):
         return register_tile(self.dtype.kind, register_bytes(self.context), lanes, self.context.tuning["gemm.tile"])
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernel that most products run."""
-        return (self._source(None if self.schedule == "cpu" else self._work_group_tile(None)),)
+        """Return the kernel that most products run; none where the sizes decide."""
+        if self.schedule == "cpu":
+            return (self._source(None),)
+        info = self.limits.info
+        if info.kind != "cpu" and runs_large(info, self.dtype):
+            return ()  # a tile's program is built for the first product that runs it, with its limit of registers
+        return (self._source(self._work_group_tile(None)),)
 
     def _source(self, tile: WorkGroupTile | None, index: str = "int") -> KernelSource:
         """Return the kernel of schedule cpu, or of a tile of schedule simt with this type of indices."""
@@ -129,7 +134,8 @@ class Gemm(BlasRoutine):
 
     def _work_group_tile(self, p: GemmProblem | None) -> WorkGroupTile:
         shape = None if p is None else GemmShape(p.m, p.n, p.k, p.batch)
-        return select_tile(shape, self.limits.info, self.dtype, self.context.tuning["gemm.group"])
+        launches = 1 if self.epilogue is None else 2  # no epilogue is part of a split product
+        return select_tile(shape, self.limits.info, self.dtype, self.context.tuning["gemm.group"], launches)
 
     def _kernel(self, source: KernelSource, suffix: str = "", work_items: int = 1) -> Kernel:
         key = source, suffix
@@ -214,7 +220,9 @@ class Gemm(BlasRoutine):
         tile = self._work_group_tile(p)
         (columns, rows), parts = tile.group, tile.split_k
         size = (tile.tiles(p.m, p.n) * columns, min(p.batch_count * parts, MAX_GROUPS) * rows)
-        offset_in_tile = (tile.columns + tile.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))
+        if tile.is_large:
+            size = (tile.tiles(p.m, p.n) * p.launch_batch_count * parts * columns, rows)
+        offset_in_tile = (max(tile.rows, tile.columns) + tile.step) * max(map(abs, (*p.a[-2:], *p.b[-2:])))
         tile_count = 2 * tile.tiles(p.m, p.n) * p.batch_count * parts  # bound of the loop counter over tiles
         largest = max(offset_in_tile, p.m + tile.rows, p.n + tile.columns, p.k + tile.step, tile_count)
         source = self._source(tile, index_type(largest))

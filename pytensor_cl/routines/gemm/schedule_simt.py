@@ -8,14 +8,17 @@ import numpy as np
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.routines.gemm.limits import (
+    SIMT_ALONE_COST,
     SIMT_BANKS_BYTES,
+    SIMT_BYTE_COST,
     SIMT_FEW_COLUMNS,
     SIMT_FEW_ROWS,
-    SIMT_LARGE_BYTES,
-    SIMT_LARGE_COLUMNS,
-    SIMT_LARGE_ITEMS,
-    SIMT_LARGE_ROWS,
-    SIMT_LARGE_STEP,
+    SIMT_GROUP_COST,
+    SIMT_ITEM_BYTES,
+    SIMT_LARGE_TILES,
+    SIMT_LAUNCH_COST,
+    SIMT_MOST_GROUPS,
+    SIMT_PART_COST,
     SIMT_SPLIT_K_DEPTH,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_TILES,
@@ -37,7 +40,8 @@ class WorkGroupTile(NamedTuple):
 
     `group`: work-items along both sides of a work-group; `step`: elements along k between barriers; `split_k`: parts of
     the sums; each has work-groups of its own; `padding`: elements after each row of a block in local memory
-    (`_padding`).
+    (`_padding`); `slices`: parts of a work-group that share out each step along k; `matrix`: k of the instruction that
+    multiplies; 0: none.
     """
 
     template: str
@@ -47,32 +51,65 @@ class WorkGroupTile(NamedTuple):
     columns: int
     split_k: int = 1
     padding: int = 0
+    slices: int = 1
+    matrix: int = 0
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of a matrix."""
         return ceil_div(m, self.rows) * ceil_div(n, self.columns)
 
     @property
+    def is_large(self) -> bool:
+        """Whether the sums of a tile are in registers; dimension 0 then counts batches and parts too."""
+        return self.template == _LARGE
+
+    @property
+    def local_elements(self) -> int:
+        """Elements in local memory of a tile with sums in registers: two stages."""
+        return 2 * self.step * (self.rows + self.columns)
+
+    @property
     def parameters(self) -> dict[str, int]:
         """Arguments of the template for the tile."""
-        if self.template == "gemm/simt_double_buffered":
-            return {"rows": self.rows}
+        if self.is_large:
+            names = ("rows", "columns", "step", "slices", "matrix")
+            return {name: getattr(self, name) for name in names}
         return {"group": self.group[0], "step": self.step, "padding": self.padding}
 
     def with_split_k(self, shape: GemmShape, units: int) -> "WorkGroupTile":
         """Return the same with k split, if there are fewer tiles than compute units."""
-        tiles = self.tiles(shape.m, shape.n)
-        if shape.batch or tiles >= units:
-            return self
-        return self._replace(
-            split_k=max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, shape.k // SIMT_SPLIT_K_DEPTH))
-        )
+        return self._replace(split_k=_most_parts(self, shape, units))
 
 
-_LARGE_TILES = tuple(
-    WorkGroupTile("gemm/simt_double_buffered", (16, rows // 8), SIMT_LARGE_STEP, rows, SIMT_LARGE_COLUMNS)
-    for rows in SIMT_LARGE_ROWS
-)
+_LARGE = "gemm/simt_double_buffered"
+
+
+def _most_parts(tile: WorkGroupTile, shape: GemmShape, units: int) -> int:
+    """Return into how many parts k may be split."""
+    tiles = tile.tiles(shape.m, shape.n)
+    if shape.batch or tiles >= units:
+        return 1
+    return max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, shape.k // SIMT_SPLIT_K_DEPTH))
+
+
+def large_tiles(dtype: np.dtype, matrix: int) -> tuple[tuple[WorkGroupTile, float], ...]:
+    """Return the tiles with sums in registers, and their costs; none for an integer type.
+
+    `matrix`: k of the instruction for matrices of float64; 0: there is none.
+    """
+    matrix = matrix if dtype == np.float64 else 0
+    found = SIMT_LARGE_TILES.get("matrix" if matrix else dtype.name, ())
+    items = [rows * columns * slices * dtype.itemsize // SIMT_ITEM_BYTES for rows, columns, _, slices, _ in found]
+    return tuple(
+        (WorkGroupTile(_LARGE, (32, count // 32), step, rows, columns, slices=slices, matrix=matrix), cost)
+        for count, (rows, columns, step, slices, cost) in zip(items, found, strict=True)
+    )
+
+
+def _fits(tile: WorkGroupTile, info: DeviceInfo, dtype: np.dtype) -> bool:
+    """Return whether the device has the local memory and the work-group size for a tile with sums in registers."""
+    is_small = tile.local_elements * dtype.itemsize <= local_memory(info)
+    return is_small and prod(tile.group) <= info.max_work_group_size
 
 
 def _padding(dtype: np.dtype, step: int) -> int:
@@ -96,28 +133,64 @@ def _general(info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
     return next(fits)
 
 
-def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype) -> WorkGroupTile | None:
-    """Return large tiles where there are enough for all compute units, and few of them half empty; else None."""
-    runs = (
-        dtype == np.float32 and info.max_work_group_size >= SIMT_LARGE_ITEMS and local_memory(info) >= SIMT_LARGE_BYTES
-    )
-    if not (runs and info.has_large_tiles) or shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS:
+def runs_large(info: DeviceInfo, dtype: np.dtype) -> bool:
+    """Return whether the device runs tiles with sums in registers."""
+    tiles = large_tiles(dtype, info.features.matrix_f64)
+    return info.has_large_tiles and any(_fits(tile, info, dtype) for tile, _ in tiles)
+
+
+def _cost(
+    tile: WorkGroupTile, relative: float, shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int
+) -> float:
+    """Return the time of a product, in multiply-adds of a compute unit.
+
+    `launches`: launches that follow if k is split.
+    """
+    groups = tile.tiles(shape.m, shape.n) * prod(shape.batch) * tile.split_k
+    of_unit = ceil_div(groups, info.compute_units)
+    multiply_adds = tile.rows * tile.columns * ceil_div(shape.k, tile.split_k) * relative
+    rate = 1.0 if dtype == np.float32 or tile.matrix else 0.5
+    cost = of_unit * (multiply_adds * (SIMT_ALONE_COST if of_unit == 1 else 1) + SIMT_GROUP_COST * rate)
+    if tile.split_k == 1:
+        return cost
+    partial = tile.split_k * shape.m * shape.n * dtype.itemsize
+    return cost + rate * (launches * SIMT_LAUNCH_COST + tile.split_k * SIMT_PART_COST + partial * SIMT_BYTE_COST)
+
+
+def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -> WorkGroupTile | None:
+    """Return the tile with sums in registers that costs least; None if the device has not the means for them."""
+    if not runs_large(info, dtype):
         return None
-    units, batches = info.compute_units, prod(shape.batch)
-    high, low = (tile.with_split_k(shape, units) for tile in _LARGE_TILES)
-    tiles = high.tiles(shape.m, shape.n), low.tiles(shape.m, shape.n)
-    if batches * tiles[0] >= units and 2 * tiles[0] <= tiles[1]:
-        return high
-    return low if batches * tiles[1] * low.split_k >= units else None
+    on_cpu = info.kind == "cpu"
+    if on_cpu and (shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS):
+        return None
+    best: tuple[float, WorkGroupTile] | None = None
+    for tile, relative in large_tiles(dtype, info.features.matrix_f64):
+        groups = tile.tiles(shape.m, shape.n) * prod(shape.batch)
+        most = _most_parts(tile, shape, info.compute_units)
+        if (
+            not _fits(tile, info, dtype)
+            or groups * most > SIMT_MOST_GROUPS
+            or (on_cpu and groups * most < info.compute_units)
+        ):
+            continue
+        for parts in (1 << n for n in range(most.bit_length())):
+            split = tile._replace(split_k=parts)
+            cost = _cost(split, relative, shape, info, dtype, launches)
+            if best is None or cost < best[0]:
+                best = cost, split
+    return best and best[1]
 
 
-def select_tile(shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int) -> WorkGroupTile:
+def select_tile(
+    shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int, launches: int = 1
+) -> WorkGroupTile:
     """Choose the kernel and the parts of k for a product.
 
     `shape`: sizes of the product; None chooses the kernel of most products; `widest`: work-items along a side of a
-    work-group, at most.
+    work-group, at most; `launches`: launches that follow if k is split.
     """
     general = _general(info, dtype, widest)
     if shape is None:
         return general
-    return _large(shape, info, dtype) or general.with_split_k(shape, info.compute_units)
+    return _large(shape, info, dtype, launches) or general.with_split_k(shape, info.compute_units)

@@ -15,6 +15,11 @@ PAIR_MAX_COLUMNS = 128  # columns of a matrix whose columns are contiguous: each
 PAIR_FINISH_COLUMNS = 4096  # columns that are worth a work-item that adds up the parts
 
 # --- schedule simt ---
-TILE_ROW_BYTES = 128  # part of a row that a work-item has in local memory
-LONG_ROW_ELEMENTS = 128  # elements from which a row is worth a work-group
-SPLIT_K_DEPTH = 1024  # elements of a row that are worth another work-group
+ITEM_ROWS = 4  # rows that a work-item has at once: their loads are in flight together
+ROW_ITEMS = 32  # work-items along a row at most, where there are many rows
+FINISH_COLUMNS = 8  # sums beside each other of a work-group that adds up many parts: whole sectors of memory
+SPLIT_GROUPS_PER_UNIT = 4  # work-groups that keep a compute unit busy, with several vectors in flight for each item
+SPLIT_LOADS_PER_ITEM = 16  # loads, four at a time, that are worth more work-groups and a launch that adds up the parts
+PAIR_ROW_ITEMS = 64  # work-items of a row at most, of two products with one matrix: each holds a vector
+PAIR_GROUPS_PER_UNIT = 2  # work-groups that a compute unit holds at once, with about 100 registers for each work-item
+PAIR_ONE_GROUP_STEPS = 8  # steps over the rows that take one work-group less time than a second launch

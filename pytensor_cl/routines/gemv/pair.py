@@ -11,10 +11,21 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import lanes_of
-from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, ITEMS_PER_UNIT
+from pytensor_cl.routines.base.ndrange import power_above, power_of_two
 from pytensor_cl.routines.base.routine import Plans, Routine, layout_of, value_arguments
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
-from pytensor_cl.routines.gemv.limits import PAIR_BLOCK_BYTES, PAIR_BLOCK_ROWS, PAIR_FINISH_COLUMNS, PAIR_MAX_COLUMNS
+from pytensor_cl.routines.gemv.limits import (
+    FINISH_COLUMNS,
+    ITEM_ROWS,
+    PAIR_BLOCK_BYTES,
+    PAIR_BLOCK_ROWS,
+    PAIR_FINISH_COLUMNS,
+    PAIR_GROUPS_PER_UNIT,
+    PAIR_MAX_COLUMNS,
+    PAIR_ONE_GROUP_STEPS,
+    PAIR_ROW_ITEMS,
+)
 from pytensor_cl.routines.gemv.routine import Gemv
 from pytensor_cl.routines.rowwise.program import Program, Reduce, RowFunction, accumulator
 from pytensor_cl.routines.rowwise.routine import Rowwise
@@ -64,6 +75,23 @@ class _Plan(NamedTuple):
     totals: int = 0  # size of the partial results of reductions, in bytes
 
 
+class _Split(NamedTuple):
+    """Split of the work.
+
+    `variant`: which kernel; `group`: work-items of a work-group; `items`: work-items (cpu) or work-groups (simt);
+    `block`: rows of a block (cpu), or work-items of a row (simt); `workspace_size`: elements for each work-item (cpu),
+    or columns that a group of the last launch adds up (simt).
+    """
+
+    variant: str
+    group: int
+    items: int
+    padded_k: int
+    block: int
+    workspace_size: int
+    finish_groups: int
+
+
 def is_one_pass(function: RowFunction, factor: int) -> bool:
     """Return whether outputs, reduced values and the factor need no reduction or table: one loop has them all."""
     wanted = [v for v in function.outputs if function.kinds[v] == "full"]
@@ -75,8 +103,9 @@ class GemvPair(Routine):
     """``z = alpha A x + beta y``, ``r, ... = f(z, ...)`` and ``alpha_t A.T r + beta_t y_t``.
 
     Called with ``(y, alpha, A, x, beta, *operands, y_t, alpha_t, beta_t)``, where `operands` are those of the function
-    but for the first product; gives the second product, then what is stored of the function's outputs. On schedule cpu
-    A is read once from memory if one of its strides is 1 and it is not wider than high; else these are three steps.
+    but for the first product; gives the second product, then what is stored of the function's outputs. A is
+    read once from memory if it is not wider than high and its rows are contiguous, and on schedule simt not too long,
+    or on schedule cpu if its columns are; else these are three steps.
 
     `is_dropped`, `broadcast`: entries for each operand of the function and then (is_dropped) each output; see
     `Rowwise`; `is_repeated`: whether y is of length 1, and whether y_t is; `has_addend`: whether alpha is not known to
@@ -146,32 +175,40 @@ class GemvPair(Routine):
         return *(kernel for both in self._built.values() for kernel in both), *self._rows.value_kernels()
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels of one pass; of the three steps where the schedule has none."""
-        if self.schedule == "cpu":
-            return (self._source("row"),)
-        return (*self._gemv.sources(), *self._rows.sources())
+        """Return the kernels of one pass, for matrices with contiguous rows."""
+        return (self._source("row" if self.schedule == "cpu" else f"{16 // self.dtype.itemsize}"),)
 
-    def _source(self, order: str) -> KernelSource:
+    @property
+    def _group(self) -> int:
+        """Work-items of a work-group on schedule simt; each has rows' sums and accumulators in local memory."""
+        accumulators = 16 * sum(isinstance(step, Reduce) for step in self.pair.function.steps)
+        return self.limits.size(GROUP_ITEMS, (ITEM_ROWS + 1) * self.dtype.itemsize + accumulators)
+
+    def _source(self, variant: str) -> KernelSource:
+        """Return the kernels: on schedule cpu for rows or columns, on schedule simt for so many lanes."""
         function = self.pair.function
         program, lanes = self._program, self._lanes
         loops = program.passes(lanes, 1)
         totals = [total for loop in loops for total in loop.totals]
         rows = [(v, function.dtypes[v]) for v in (*(k for k, _ in self._operands("row")), *program.row_values)]
-        wide = lanes_of(self.context, self.dtype)
-        full = [(t, lanes) for t in (self.dtype.name, *(a.dtype for a in self._arrays if a.kind == "full"))]
-        vectors = dict.fromkeys([*full, (self.dtype.name, 4)])
-        preambles = [render("common/vector_access", dtype=dtype, lanes=n) for dtype, n in vectors]
+        preambles: list[str] = []
+        if self.schedule == "cpu":
+            wide = lanes_of(self.context, self.dtype)
+            full = [(t, lanes) for t in (self.dtype.name, *(a.dtype for a in self._arrays if a.kind == "full"))]
+            vectors = dict.fromkeys([*full, (self.dtype.name, 4)])
+            preambles = [render("common/vector_access", dtype=dtype, lanes=n) for dtype, n in vectors]
+            template, own = "gemv/pair", {"lanes": lanes, "wide": wide, "order": variant}
+        else:
+            template, own = "gemv/pair_simt", {"lanes": int(variant), "group": self._group, "rows": ITEM_ROWS}
         preambles += dict.fromkeys(text for f in program.element_functions() for text in f.preambles)
         sizes = [1 << k for k in range(lanes.bit_length())]
-        preambles += dict.fromkeys(accumulator(t, n, fold) for fold in (False, True) for t in totals for n in sizes)
+        folds = (False, True) if self.schedule == "cpu" else (False,)
+        preambles += dict.fromkeys(accumulator(t, n, fold) for fold in folds for t in totals for n in sizes)
         return kernel_source(
-            "gemv/pair",
+            template,
             preambles=tuple(preambles),
             ctype=ctype(self.dtype),
             dtype=self.dtype.name,
-            lanes=lanes,
-            wide=wide,
-            order=order,
             product=self.pair.product,
             factor=self.pair.factor,
             has_addend=self._has_addend,
@@ -182,17 +219,21 @@ class GemvPair(Routine):
             totals=totals,
             plan=self._plan_struct,
             call=self._call,
+            **own,
         )
 
     @property
     def _lanes(self) -> int:
+        if self.schedule == "simt":
+            return 1
         return 8 if self.pair.function.itemsize == 8 else 16
 
-    def _kernels(self, order: str) -> tuple[Kernel, Kernel]:
-        if order not in self._built:
-            source = self._source(order)
-            self._built[order] = self.context.kernel(source), self.context.kernel(source, f"{source.name}_finish")
-        return self._built[order]
+    def _kernels(self, variant: str, group: int) -> tuple[Kernel, Kernel]:
+        if variant not in self._built:
+            source = self._source(variant)
+            product, finish = (self.limits.kernel(source, source.name + part, group) for part in ("", "_finish"))
+            self._built[variant] = product, finish
+        return self._built[variant]
 
     # Layouts
 
@@ -231,8 +272,9 @@ class GemvPair(Routine):
     def launch(self, outputs: Sequence[GpuArray], inputs: Operands) -> None:
         """Enqueue the pass, or the three steps; the outputs may have any strides."""
         layouts = [layout_of(v) for v in (*inputs, *outputs)]
-        key = tuple([layout[:2] for layout in layouts])
-        plan = self._plans.lookup(key, partial(self._plan, inputs, outputs))
+        key = (layouts[2].offset % 4, *[layout[:2] for layout in layouts])
+        make = partial(self._plan, inputs, outputs)
+        plan = self._plans.lookup(key, partial(self.limits.with_fitting_groups, make, self._built.clear))
         if plan.passes is None:
             self._three_steps(outputs, inputs)
             return
@@ -256,13 +298,32 @@ class GemvPair(Routine):
             launch.enqueue(self.context.queue, *arguments, partials, *workspaces, *device_scalars)
 
     def _workspace(self, count: int) -> Any:
-        return self.context.empty((count,), self.dtype).buffer
+        return self.context.empty((count,), self.dtype).buffer if count else None
 
     def _plan(self, inputs: Operands, outputs: Sequence[GpuArray]) -> _Plan:
-        order = self._order(inputs[2].layout)
-        if not order:
+        split = (self._split_cpu if self.schedule == "cpu" else self._split_simt)(inputs[2].layout)
+        if split is None:
             return _Plan()
         a, x = (inputs[i].layout for i in (2, 3))
+        n, k = a.shape
+        (g, *_), y, yt = outputs, *(inputs[i].layout.broadcast_to((m,)) for i, m in ((0, n), (-3, k)))
+        steps, totals = self._steps(inputs, outputs), self._partial_totals(split.items)
+        strides = [*a.strides, *x.strides, *y.strides, *yt.strides, *g.layout.strides]
+        sizes = [n, k, split.padded_k, split.block, split.items, split.workspace_size]
+        group = split.group
+        product, finish = self._kernels(split.variant, group)
+        first = KernelLaunch(product, (split.items * group,), (group,))
+        final = KernelLaunch(finish, (split.finish_groups * group,), (group,))
+        partials = PartialResults.of(split.items * split.padded_k, [(self.dtype, False)])
+        encoded = self._plan_struct.pack_values(*sizes, *strides, *(steps or [0]), *(totals.offsets or [0]))
+        passes = TwoPass((first,), final if split.items > 1 else None, partials.nbytes)
+        workspace = split.items * split.workspace_size if self.schedule == "cpu" else 0
+        return _Plan(encoded, passes, workspace, totals.nbytes)
+
+    def _split_cpu(self, a: Layout) -> "_Split | None":
+        order = self._order(a)
+        if not order:
+            return None
         (n, k), wide = a.shape, lanes_of(self.context, self.dtype)
         lanes = max(self._lanes, wide)
         padded_k = round_up(k, wide)
@@ -271,24 +332,28 @@ class GemvPair(Routine):
         most_items = n * k // self.context.tuning["gemm.vector_grain"] + 1
         items = max(1, min(ITEMS_PER_UNIT * self.context.info.compute_units, most_items, n // block))
         workspace_size = round_up(padded_k + block, 16)
-        (g, *_), y, yt = outputs, *(inputs[i].layout.broadcast_to((m,)) for i, m in ((0, n), (-3, k)))
-        steps, totals = self._steps(inputs, outputs), self._partial_totals(items)
-        strides = [*a.strides, *x.strides, *y.strides, *yt.strides, *g.layout.strides]
-        sizes = [n, k, padded_k, block, items, workspace_size]
-        product, finish = self._kernels(order)
-        first, final = (
-            KernelLaunch(product, (items,), (1,)),
-            KernelLaunch(finish, (ceil_div(k, PAIR_FINISH_COLUMNS),), (1,)),
-        )
-        partials = PartialResults.of(items * padded_k, [(self.dtype, False)])
-        encoded = self._plan_struct.pack_values(*sizes, *strides, *(steps or [0]), *(totals.offsets or [0]))
-        passes = TwoPass((first,), final if items > 1 else None, partials.nbytes)
-        return _Plan(encoded, passes, items * workspace_size, totals.nbytes)
+        return _Split(order, 1, items, padded_k, block, workspace_size, ceil_div(k, PAIR_FINISH_COLUMNS))
+
+    def _split_simt(self, a: Layout) -> "_Split | None":
+        """Return the split to groups of work-items; None where rows are too long, or not contiguous."""
+        (n, k), (row, col), group = a.shape, a.strides, self._group
+        if not n >= k > 0 or (col != 1 and k > 1):
+            return None
+        most = 16 // self.dtype.itemsize
+        lanes = next(v for v in (4, 2, 1) if v <= most and not (row % v or k % v or a.offset % v))
+        width = power_above(k // lanes)
+        if width > min(PAIR_ROW_ITEMS, group):
+            return None
+        steps = ceil_div(n, ITEM_ROWS * group // width)
+        busy = PAIR_GROUPS_PER_UNIT * self.context.info.compute_units
+        items = 1 if steps <= PAIR_ONE_GROUP_STEPS else min(busy, ceil_div(steps, 2))
+        columns = min(power_of_two(max(FINISH_COLUMNS, group // items)), power_above(k), group)
+        return _Split(f"{lanes}", group, items, k, width, columns, ceil_div(k, columns) + 1)
 
     def _order(self, a: Layout) -> str:
         """Return along which dimension the vectors of the single pass run; None where three launches are faster."""
         (n, k), (row, col) = a.shape, a.strides
-        if self.schedule != "cpu" or not n >= k > 0:
+        if not n >= k > 0:
             return ""
         if (col == 1 or k == 1) and row >= k:
             return "row"

@@ -12,29 +12,36 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.blas import BlasRoutine, Scalar, arithmetic_types, lanes_of
-from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
-from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, SMALL_GROUP_ITEMS, STEPPED_INT_LIMIT
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange, power_above, power_of_two
 from pytensor_cl.routines.base.routine import Plans
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.gemv.limits import (
-    LONG_ROW_ELEMENTS,
+    FINISH_COLUMNS,
+    ITEM_ROWS,
     MIN_ITEM_ROWS,
     ROW_COL_ITEMS_PER_UNIT,
-    SPLIT_K_DEPTH,
-    TILE_ROW_BYTES,
+    ROW_ITEMS,
+    SPLIT_GROUPS_PER_UNIT,
+    SPLIT_LOADS_PER_ITEM,
 )
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
-_PLAN = Struct(
-    ("long", "m k"),
-    ("long", "a_start x_start y_start o_start"),
-    ("long", "a_row a_col x_step y_step o_step"),
-    ("long", "packed_x_size split_k"),
-    name="gemv_plan",
-)
+_OWN_FIELDS = {"cpu": "packed_x_size", "simt": "is_vector width finish_width"}
+_PLANS = {
+    schedule: Struct(
+        ("long", "m k"),
+        ("long", "a_start x_start y_start o_start"),
+        ("long", "a_row a_col x_step y_step o_step"),
+        ("long", f"{fields} split_k"),
+        name="gemv_plan",
+    )
+    for schedule, fields in _OWN_FIELDS.items()
+}
+_VARIANTS = {"cpu": ("row", "col"), "simt": ("rows", "long", "col")}
 _GER_PLAN = Struct(("long", "m n a_row a_col x_step y_step o_row o_col"))
 
 
@@ -80,6 +87,53 @@ def _forward(a: Layout, x: Layout, y: Layout, o: Layout) -> _Problem:
     return _Problem(m, k, tuple(starts), row, col, *steps)
 
 
+class _Split(NamedTuple):
+    """Split of the work on schedule simt.
+
+    `width`: work-items along the contiguous dimension of A; `groups`: work-groups along m; `split_k`: parts of k.
+    """
+
+    variant: str
+    is_vector: bool
+    width: int
+    groups: int
+    split_k: int = 1
+
+
+def _row_width(steps: int) -> int:
+    """Return how many work-items share a row of so many loads, so that few are idle."""
+    if steps <= ROW_ITEMS:
+        return power_above(steps)
+    widths = [ROW_ITEMS, ROW_ITEMS // 2, ROW_ITEMS // 4]
+    return next((w for w in widths if 4 * round_up(steps, w) <= 5 * steps), widths[-1])
+
+
+def split_simt(p: _Problem, lanes: int, group: int, units: int) -> _Split:
+    """Share out the work to groups that keep the device busy; more parts of k are worth it if each has much to read."""
+    busy = SPLIT_GROUPS_PER_UNIT * units
+    is_row = p.m == 1 or (p.a_col <= p.a_row and p.k > 1)
+    if is_row:
+        is_vector = p.a_col == 1 and p.x == 1 and (p.a_row % lanes == 0 or p.m == 1)
+        steps = ceil_div(p.k, lanes if is_vector else 1)
+        width = min(_row_width(steps), group)
+        if steps >= 4 * ROW_ITEMS and p.m * ROW_ITEMS < 2 * busy * ITEM_ROWS * group:
+            width = min(2 * ROW_ITEMS, group)  # smaller tiles end at about the same time
+        groups = ceil_div(p.m, ITEM_ROWS * group // width)
+        if p.k < STEPPED_INT_LIMIT and (steps <= ROW_ITEMS or 2 * groups >= busy):
+            return _Split("rows", is_vector, width, min(groups, MAX_GROUPS))
+        wanted = ceil_div(busy * group, p.m)  # work-items of a row, if each takes several loads
+        width = min(group, power_above(wanted), max(ROW_ITEMS, power_of_two(steps // 4)))
+        groups, variant = ceil_div(p.m, group // width), "long"
+    else:
+        is_vector = p.a_row == 1 and p.a_col % lanes == 0 and p.m % lanes == 0
+        columns = lanes if is_vector else 1
+        width = min(power_above(ceil_div(p.m, columns)), ROW_ITEMS, group)
+        groups, variant = ceil_div(p.m, width * columns), "col"
+    worth = p.m * p.k // (groups * group * (lanes if is_vector else 1) * SPLIT_LOADS_PER_ITEM)
+    split_k = max(1, min(busy // groups, worth, p.k // 32, MAX_GROUPS))
+    return _Split(variant, is_vector, width, min(groups, MAX_GROUPS), split_k)
+
+
 class Gemv(BlasRoutine):
     """``alpha * A @ x + beta * y``; A, x and y with any strides.
 
@@ -116,28 +170,32 @@ class Gemv(BlasRoutine):
 
     @property
     def _group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has part of a row in local memory."""
-        return (
-            self.limits.size(SMALL_GROUP_ITEMS, TILE_ROW_BYTES + self.dtype.itemsize) if self.schedule == "simt" else 1
-        )
+        """Work-items of a work-group; each has the sums of several rows in local memory."""
+        size = max(4, self.dtype.itemsize)
+        return self.limits.size(GROUP_ITEMS, (ITEM_ROWS + 1) * size) if self.schedule == "simt" else 1
+
+    @property
+    def _simt_lanes(self) -> int:
+        """Elements of a vector on schedule simt: 16 bytes, and four elements at most."""
+        return min(4, 16 // self.dtype.itemsize)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the two variants of the product, and the second launch of a split sum."""
         is_cpu, itemsize = self.schedule == "cpu", self.dtype.itemsize
-        arguments = {"group": self._group, "itemsize": itemsize, "tile_bytes": TILE_ROW_BYTES}
+        arguments = {"group": self._group, "itemsize": itemsize, "lanes": self._simt_lanes, "rows": ITEM_ROWS}
         if is_cpu:
             block = self.context.tuning["gemm.vector_block"] // itemsize
             arguments = {"itemsize": itemsize, "lanes": lanes_of(self.context, self.dtype), "block": block}
-        preambles = (render("gemv/plan", plan=_PLAN),)
+        preambles = (render("gemv/plan", plan=_PLANS[self.schedule]),)
         product = kernel_source(f"gemv/{self.schedule}", preambles=preambles, **self._flags, **arguments)
-        return product, kernel_source("gemv/split_k_reduce", preambles=preambles, **self._flags, cpu=is_cpu)
+        return product, kernel_source("gemv/split_k_reduce", preambles=preambles, **self._flags, group=self._group)
 
     def _kernel(self, suffix: str) -> Kernel:
         if suffix not in self._kernels:
             product, finish = self.sources()
             self.context.build((product, finish))
-            self._kernels["finish"] = self.context.kernel(finish)
-            for variant in ("row", "col"):
+            self._kernels["finish"] = self.limits.kernel(finish, finish.name, self._group)
+            for variant in _VARIANTS[self.schedule]:
                 self._kernels[variant] = self.limits.kernel(product, f"{product.name}_{variant}", self._group)
         return self._kernels[suffix]
 
@@ -165,15 +223,15 @@ class Gemv(BlasRoutine):
         p = _forward(a, x, o if y is None else y.broadcast_to(o.shape), o)
         return self._make(p)
 
-    def _encode(self, p: _Problem, packed_x_size: int, split_k: int) -> bytes:
-        return _PLAN.pack_values(p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, packed_x_size, split_k)
+    def _encode(self, p: _Problem, *sizes: int) -> bytes:
+        values = p.m, p.k, *p.starts, p.a_row, p.a_col, p.x, p.y, p.o, *sizes
+        return _PLANS[self.schedule].pack_values(*values)
 
     def _passes(self, p: _Problem, product: KernelLaunch, split_k: int, final_items: int) -> TwoPass:
         """Return the launch of the product; and if k is split, that of `final_items` work-items that adds up."""
         if split_k == 1:
             return TwoPass((product,))
-        local_size = (1,) if self.schedule == "cpu" else None
-        final = KernelLaunch(self._kernel("finish"), (final_items,), local_size)
+        final = KernelLaunch(self._kernel("finish"), (final_items,), (self._group,))
         return TwoPass((product,), final, PartialResults.of(p.m * split_k, [(self.dtype, False)]).nbytes)
 
     def _plan_cpu(self, p: _Problem) -> _Plan:
@@ -188,13 +246,13 @@ class Gemv(BlasRoutine):
         return _Plan(self._encode(p, packed_x_size, split_k), passes, packed_x_size * prod(size))
 
     def _plan_simt(self, p: _Problem) -> _Plan:
-        group = self._group
-        variant = "row" if p.m == 1 or (p.a_col <= p.a_row and p.k >= LONG_ROW_ELEMENTS) else "col"
-        groups = p.m if variant == "row" else ceil_div(p.m, group)
-        wanted = 8 * self.context.info.compute_units // groups  # parts of k that keep the device busy
-        split_k = max(1, min(wanted, p.k // SPLIT_K_DEPTH, MAX_GROUPS))
-        product = KernelLaunch(self._kernel(variant), (min(groups, MAX_GROUPS) * group, split_k), (group, 1))
-        return _Plan(self._encode(p, 0, split_k), self._passes(p, product, split_k, min(p.m, MAX_GROUPS)))
+        group, units = self._group, self.context.info.compute_units
+        split = split_simt(p, self._simt_lanes, group, units)
+        product = KernelLaunch(self._kernel(split.variant), (split.groups * group, split.split_k), (group, 1))
+        finish_width = min(max(FINISH_COLUMNS, group // split.split_k), power_above(p.m), group)
+        finish = min(ceil_div(p.m, finish_width), MAX_GROUPS) * group
+        encoded = self._encode(p, split.is_vector, split.width, power_of_two(finish_width), split.split_k)
+        return _Plan(encoded, self._passes(p, product, split.split_k, finish))
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Scalar]) -> None:
         """Enqueue the product; the output may have any strides."""

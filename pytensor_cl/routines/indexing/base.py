@@ -10,10 +10,11 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div
-from pytensor_cl.routines.base.limits import GROUP_ITEMS, INT_LIMIT, ITEMS_PER_UNIT
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, INT_LIMIT, ITEMS_PER_UNIT, MOVE_GROUPS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import Sizes, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, struct_argument
-from pytensor_cl.routines.indexing.limits import MIN_ITEM_GATHERED
+from pytensor_cl.routines.base.units import MEMBERS, rows_have_vectors, share_out, vector_lanes
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_GATHERED, UNIT_ELEMENTS, UNIT_ROWS
 from pytensor_cl.routines.indexing.plan import (
     Bounds,
     Entry,
@@ -100,22 +101,32 @@ class Indexing(Checked):
 
     # The gather kernel
 
-    def gather_source(self, kind: str | None, ndim: int, index: str) -> KernelSource:
-        """Return the kernel that gathers elements of a C type, or positions if that is None."""
+    def gather_source(self, kind: str | None, ndim: int, index: str, rows: bool = False) -> KernelSource:
+        """Return the kernel that gathers elements of a C type, or positions if that is None.
+
+        `rows`: on schedule simt, whether an index means as many elements as the last dimension has.
+        """
+        arguments: dict[str, Any] = {
+            "preambles": (render("runtime/error_flag"), render("common/to_long")),
+            "plan": self._gather_struct(ndim, index),
+            "offsets": self._offsets,
+            "ctype": kind,
+            "index_types": tuple(map(ctype, self._dtypes)),
+            "checked": tuple(b is None for b in self._bounds),
+            "ndim": max(1, ndim),
+            "index": index,
+            "plan_in_buffer": self._in_buffer(ndim, index),
+        }
+        if self.schedule == "simt":
+            lanes, rows_each = self._unit(kind, index, rows)
+            return kernel_source("indexing/gather_simt", rows=rows, lanes=lanes, rows_each=rows_each, **arguments)
         itemsize = np.dtype(self.output_dtypes[0]).itemsize
-        return kernel_source(
-            "indexing/gather",
-            preambles=(render("runtime/error_flag"), render("common/to_long")),
-            plan=self._gather_struct(ndim, index),
-            offsets=self._offsets,
-            ctype=kind,
-            index_types=tuple(map(ctype, self._dtypes)),
-            checked=tuple(b is None for b in self._bounds),
-            ndim=max(1, ndim),
-            index=index,
-            lanes=1 if self.schedule == "simt" else 64 // max(4, itemsize),
-            plan_in_buffer=self._in_buffer(ndim, index),
-        )
+        return kernel_source("indexing/gather", lanes=64 // max(4, itemsize), **arguments)
+
+    def _unit(self, kind: str | None, index: str, rows: bool) -> tuple[int, int]:
+        """Return how many elements, and of how many rows, a work-item of schedule simt moves at a time."""
+        itemsize = np.dtype(self.output_dtypes[0]).itemsize if kind else 4 if index == "int" else 8
+        return (vector_lanes(itemsize), UNIT_ROWS) if rows else (UNIT_ELEMENTS, 1)
 
     def _in_buffer(self, ndim: int, index: str) -> bool:
         """Return whether the kernel's struct leaves no room for the other arguments: offsets, buffers, and a number."""
@@ -128,7 +139,7 @@ class Indexing(Checked):
         n, count = max(1, ndim), max(1, len(self._arrays))
         return Struct(
             (index, f"shape[{n}] o[{n}] x[{n}] i[{count}][{n}] length[{count}] step[{count}] axis[{count}]"),
-            (index, "segment segments units rows"),
+            (index, "segment segments units rows" if self.schedule == "cpu" else f"{MEMBERS} row_count"),
             name="plan",
         )
 
@@ -148,28 +159,31 @@ class Indexing(Checked):
         arrays.
         """
         ndim, unused = max(1, len(shape)), 0 if arrays else 1
-        source = self.gather_source(kind, ndim, index)
         shape, strides = collapse(shape, strides)
         rows = not any(s and s[-1] for s in strides[2:])  # an index means as many elements as the last dimension has
         last, size = shape[-1] if shape else 1, prod(shape)
-        segment = 1 if self.schedule == "simt" else min(last, MIN_ITEM_GATHERED)
-        segments = ceil_div(last, segment)
-        units = size // last * segments
+        source = self.gather_source(kind, ndim, index, rows and self.schedule == "simt")
+        kernel = self.kernel(source)
+        if self.schedule == "cpu":
+            segment = min(last, MIN_ITEM_GATHERED)
+            segments = ceil_div(last, segment)
+            units = size // last * segments
+            shares: tuple[int, ...] = segment, segments, units, rows
+            items = min(units, ITEMS_PER_UNIT * self.context.info.compute_units, ceil_div(size, MIN_ITEM_GATHERED))
+            sizes: Sizes = (items,), (1,)
+        else:
+            lanes, rows_each = self._unit(kind, index, rows)
+            are_whole = rows and not any(a.step % lanes for a in arrays)
+            found = share_out(shape, lanes, are_whole and rows_have_vectors(shape, strides[:2], lanes), rows_each)
+            shares = *found, size // last
+            sizes = ndrange(self.context, kernel, found.expected, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
         steps = [step for s in strides for step in pad(s, ndim, 0)] + [0] * (unused * ndim)
         axes = [*(a.length for a in arrays), *(a.step for a in arrays), *(a.axis for a in arrays)]
-        values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), segment, segments, units, rows]
-        kernel = self.kernel(source)
+        values = [*pad(shape, ndim, 1), *steps, *(axes or [0] * 3), *shares]
         plan = struct_argument(
             self.context, self._gather_struct(ndim, index).pack_values(*values), self._in_buffer(ndim, index)
         )
-        return Launch(kernel, *self._sizes(kernel, size, units), plan)
-
-    def _sizes(self, kernel: Kernel, size: int, units: int) -> Sizes:
-        """Return the NDRange and the work-group for `size` elements in `units` units of work."""
-        info = self.context.info
-        if self.schedule == "cpu":
-            return (min(units, ITEMS_PER_UNIT * info.compute_units, ceil_div(size, MIN_ITEM_GATHERED)),), (1,)
-        return ndrange(self.context, kernel, size, GROUP_ITEMS)
+        return Launch(kernel, *sizes, plan)
 
     def run(
         self,

@@ -8,11 +8,12 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
+from pytensor_cl.routines.base.limits import INT_LIMIT, ITEMS_PER_UNIT
+from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Checked, Plans
 from pytensor_cl.routines.indexing.gather_rows import is_far
 from pytensor_cl.routines.indexing.gather_scatter import Gather
-from pytensor_cl.routines.indexing.limits import MAX_SEQUENTIAL_ROWS, MIN_ITEM_GATHERED
+from pytensor_cl.routines.indexing.limits import MAX_SEQUENTIAL_ROWS, MIN_BAG_ITEMS, MIN_ITEM_GATHERED
 from pytensor_cl.routines.indexing.plan import Bounds, check_bounds
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
@@ -70,16 +71,18 @@ class EmbeddingBag(Checked):
         self._plans: Plans[_Plan] = Plans()
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernel; on schedule simt, those of the gather and the reduction."""
-        if self.schedule == "cpu":
-            return (self._source(),)
-        return (*self._gather.sources(), *self._reduction.sources())
+        """Return the kernel; those of the gather and the reduction are built when they are needed."""
+        return (self._source(),)
 
     def _source(self) -> KernelSource:
         in_dtype, _, out_dtype = self._dtypes
         return kernel_source(
-            "indexing/embedding_bag",
-            preambles=(render("runtime/error_flag"), render("common/to_long"), render("common/prefetch_row")),
+            "indexing/embedding_bag" + ("_simt" if self.schedule == "simt" else ""),
+            preambles=(
+                render("runtime/error_flag"),
+                render("common/to_long"),
+                *((render("common/prefetch_row"),) if self.schedule == "cpu" else ()),
+            ),
             plan=PLAN,
             index_type=ctype(self._index_dtype),
             is_checked=self.is_checked,
@@ -120,13 +123,15 @@ class EmbeddingBag(Checked):
         packed = PLAN.pack_values(*starts, *plan.sizes)
         error_flag = self.error_flag.buffer if self.is_checked else None
         buffers = table.buffer, index.buffer, output.buffer
-        queue, size = self.context.queue, (plan.work_items,)
-        self._kernel.launch(queue, size, (1,), *buffers, packed, error_flag, self.number)
+        sizes: Sizes = (plan.work_items,), (1,)
+        if self.schedule == "simt":
+            sizes = ndrange(self.context, self._kernel, plan.work_items)
+        self._kernel.launch(self.context.queue, *sizes, *buffers, packed, error_flag, self.number)
 
     def _plan(self, output: Layout, table: Layout, index: Layout) -> _Plan:
         if self._bounds is not None and index.size:
             check_bounds(self._bounds, 0, table.shape[0])
-        if self.schedule == "simt" or not (output.size and index.size and table.size and output.is_contiguous):
+        if not (output.size and index.size and table.size and output.is_contiguous):
             return UNFUSED
         dims = list(enumerate(zip(index.shape, index.strides, strict=True)))
         bags, count = (
@@ -141,11 +146,16 @@ class EmbeddingBag(Checked):
             and self._reduction.acc_dtype == "float32"
             and not self._reduction.is_compensated
         )
-        if is_inexact or (bags[0] < units and work >= MIN_ITEM_GATHERED * units):
+        is_simt = self.schedule == "simt"
+        busy = output.size >= MIN_BAG_ITEMS * units if is_simt else bags[0] >= units
+        is_large = max(work, table.size, index.size) >= INT_LIMIT // 2  # for numbers of 32 bits in the kernel
+        if is_inexact or (not busy and work >= MIN_ITEM_GATHERED * units) or (is_simt and is_large):
             return UNFUSED
         itemsize = np.dtype(self._dtypes[0]).itemsize
         far = count[1] > 0 and is_far(table.size * itemsize, columns[0] * itemsize)
         sizes = bags[0], count[0], columns[0], table.strides[0], table.shape[0], bags[1], count[1], int(far)
+        if is_simt:
+            return _Plan(output.size, sizes)
         return _Plan(max(1, min(bags[0], ITEMS_PER_UNIT * units, work // MIN_ITEM_GATHERED)), sizes)
 
 

@@ -12,14 +12,16 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, KEPT_BYTES
-from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type, ndrange
 from pytensor_cl.routines.base.routine import DeviceTables, Plans
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.indexing.base import NO_LAUNCH, Indexing, Launch, Shape, Strides, index_type_of, pad, value_of
 from pytensor_cl.routines.indexing.gather_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.indexing.limits import (
     ALL_COPIES_BYTES,
+    ATOMIC_ITEM_VALUES,
     COPY_ALIGNMENT_ELEMENTS,
+    FEW_INDEX_READS,
     MIN_ITEM_SCATTERED,
     MIN_OWNED_RUN,
     MIN_SORTED_POSITIONS,
@@ -27,13 +29,13 @@ from pytensor_cl.routines.indexing.limits import (
     PRIVATE_COPY_BYTES,
     ZEROS_PER_VALUE,
 )
-from pytensor_cl.routines.indexing.plan import Selection, select
+from pytensor_cl.routines.indexing.plan import Selection, in_units, select
+from pytensor_cl.routines.indexing.scatter_few import FewPlan, cut_few, few_source, launch_few, plan_few
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan, launch_order, order_source, plan_order, step_names
 from pytensor_cl.routines.indexing.scatter_sorted import (
     SortedPlan,
     launch_sorted,
     plan_sorted,
-    sort_positions,
     sorted_source,
 )
 from pytensor_cl.runtime.array import GpuArray
@@ -43,8 +45,10 @@ from pytensor_cl.runtime.layout import Layout, collapse
 VECTOR_PLAN = Struct(("long", "x y i count y_step i_step length copy_stride"), name="plan")
 REDUCE_PLAN = Struct(("long", "o x x_step size parts copy_stride"), name="plan")
 CPU_MEMBERS = "segment segments units run y_run count inner y_count y_outer span copy_stride is_far"
-SIMT_MEMBERS = "tile elements count y_count span"
-SORTED_MEMBERS = "elements count y_count"
+SIMT_MEMBERS = "tile elements count inner y_count y_outer span"
+SORTED_MEMBERS = "elements count inner y_count y_outer unit"
+ATOMIC_MEMBERS = "elements count inner y_count y_outer"
+FEW_MEMBERS = "elements count inner y_count y_outer span unit chunk parts i_step length axis"
 
 
 class _GatherPlan(NamedTuple):
@@ -72,7 +76,14 @@ class Gather(Indexing):
         """Return the kernel for rows if the first axis is indexed, else the one for anything, with 32-bit indices."""
         if self._rows is not None and isinstance(self.entries[0], int):
             return (self._rows,)
-        return (self.gather_source(self._ctype, self.result_ndim, "int"),)
+        return (self.gather_source(self._ctype, self.result_ndim, "int", self._has_rows()),)
+
+    def _has_rows(self) -> bool:
+        """Return whether, on schedule simt, the last dimension of the result is likely not one of the index arrays."""
+        if self.schedule == "cpu" or not self.kept_ndim:
+            return False
+        axes = [axis for axis, entry in enumerate(self.entries) if isinstance(entry, int)]
+        return not axes or axes[-1] - axes[0] + 1 != len(axes) or axes[-1] != self.ndim - 1
 
     def layout(self, *inputs: Layout | int) -> tuple[Layout, ...]:
         """Return the layout of the result; index inputs may be numbers.
@@ -124,7 +135,20 @@ def _dtype_of(index: str) -> str:
     return "int32" if index == "int" else "int64"
 
 
+def _even_step(layout: Layout) -> int | None:
+    """Return 1 for a contiguous array, 0 for one whose elements are the same one, None for another."""
+    _, (steps,) = collapse(layout.shape, (layout.strides,))
+    step = steps[0] if steps else 0
+    return step if len(steps) <= 1 and step in (0, 1) else None
+
+
 Runs = tuple[tuple[int, int], ...]
+
+
+def run_steps(count: int, runs: Runs) -> tuple[int, int, int]:
+    """Return the length of the inner one of two runs, its step, and the step from one to the next."""
+    return (*(runs[-1] if runs else (count, 0)), runs[0][1] if len(runs) > 1 else 0)
+
 
 _COMBINE = {"f": "{a} + {b}", "c": "{a} + {b}", "i": "{a} + {b}", "u": "{a} + {b}", "b": "{a} | {b}"}
 
@@ -160,11 +184,25 @@ class _Direct(NamedTuple):
     copies: PrivateCopies
 
 
+class _Few(NamedTuple):
+    """Schedule simt, few positions to add to: work-items have sums of their own, which are added up."""
+
+    find: Launch
+    add: FewPlan
+
+
 class _Sorted(NamedTuple):
     """Schedule simt, many positions: they are found and sorted, and the values of equal ones are added up."""
 
     find: Launch
     sort: SortedPlan
+
+
+class _Atomic(NamedTuple):
+    """Schedule simt, many positions: values are added atomically, in any order."""
+
+    find: Launch
+    add: Launch
 
 
 class _ByPosition(NamedTuple):
@@ -180,7 +218,7 @@ class _ScatterPlan(NamedTuple):
 
     selection: Selection
     position_dtype: str
-    way: _CheckIndex | _Direct | OrderPlan | _Sorted | _ByPosition
+    way: _CheckIndex | _Direct | OrderPlan | _Few | _Atomic | _Sorted | _ByPosition
     are_spread: bool = False
 
     @property
@@ -194,10 +232,10 @@ class Scatter(Indexing):
 
     Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do. Sums are NumPy's to the
     bit unless there are many values for each element: then, on schedule cpu, each compute unit adds up a share of them,
-    on schedule simt each work-item a chunk of those of an element, and the sums of these are added up in order. The
+    on schedule simt each work-item some of those of an element, and the sums of these are added up in order. The
     result is the same each time on the same device.
 
-    First the array is copied, then values are written into the copy in one of five ways:
+    First the array is copied, then values are written into the copy in one of seven ways:
 
     ===============  ========  ==================================================================================
     way              schedule  when
@@ -205,20 +243,32 @@ class Scatter(Indexing):
     `_CheckIndex`    both      nothing is selected
     `_Direct`        cpu       a vector, whose index and values have even steps
     `OrderPlan`      cpu       many long rows: values are put in order first, and each row is added to once
-    `_Sorted`        simt      many positions
+    `_Few`           simt      many values, of few positions: each work-item adds to sums of its own
+    `_Atomic`        simt      the same of many positions, with `atomics`
+    `_Sorted`        simt      the same without
     `_ByPosition`    both      everything else; on schedule cpu work-items own positions, or rows
     ===============  ========  ==================================================================================
 
     On schedule cpu, where there are many values for each element, `_Direct` and `_ByPosition` add to private copies of
     zeros, one for each work-item, which are added up with the array in the end (`PrivateCopies`).
 
-    `accumulate`: add instead of set.
+    `accumulate`: add instead of set; `atomics`: add atomically where the device can, in any order.
     """
 
-    def __init__(self, *arguments: Any, accumulate: bool, value_dtype: str, value_ndim: int, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        accumulate: bool,
+        value_dtype: str,
+        value_ndim: int,
+        atomics: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         dtype = np.dtype(self.output_dtypes[0])
         self.accumulate = accumulate
+        has_atomics = self.schedule == "simt" and self.context.info.features.float_atomics
+        self._atomics = accumulate and atomics and has_atomics and dtype in ("float32", "float64")
         self._is_half = accumulate and dtype == "float16"
         self._ctype = ctype(dtype) if accumulate and dtype.kind in "fc" else carrier(dtype)
         self._combine = _COMBINE[dtype.kind] if accumulate else "{b}"
@@ -323,6 +373,12 @@ class Scatter(Indexing):
             self._write(plan, zeros, value, values, key)
             self._add_copies(copies, output, zeros, array)
             return
+        way = plan.way
+        if isinstance(way, _Few) and way.add.outputs == output.size and (step := _even_step(array.layout)) is not None:
+            (positions,) = self._positions_or_index(plan, way, values, key)
+            y, shift = self._prepared(plan, value), plan.selection.offset
+            launch_few(self, way.add, positions, output, shift, y, (array, step))
+            return
         if output.size:
             self._copy.launch((output,), (array,))
         self._write(plan, output, value, values, key)
@@ -335,23 +391,32 @@ class Scatter(Indexing):
         elif isinstance(way, _Sorted):
             ordered = self._found_positions(plan, way.find, values, key)
             launch_sorted(self, way.sort, ordered, target, plan.selection.offset, self._prepared(plan, value))
+        elif isinstance(way, _Few):
+            (positions,) = self._positions_or_index(plan, way, values, key)
+            launch_few(self, way.add, positions, target, plan.selection.offset, self._prepared(plan, value))
         elif isinstance(way, _ByPosition):
             (positions,) = self._found_positions(plan, way.find, values, key)
             self._write_by_position(plan, way.write, positions, target, self._prepared(plan, value))
+        elif isinstance(way, _Atomic):
+            (positions,) = self._found_positions(plan, way.find, values, key)
+            self._write_by_position(plan, way.add, positions, target, self._prepared(plan, value))
         elif isinstance(way, _CheckIndex) and way.find.kernel is not None:
             self._found_positions(plan, way.find, values, key)
 
     def _found_positions(
         self, plan: _ScatterPlan, find: Launch, values: Sequence[Any], key: Any
     ) -> tuple[GpuArray, ...]:
-        """Return the positions, or their order and the sorted positions; those of a constant index are kept."""
+        """Return the positions, or the sorted positions and their order; those of a constant index are kept."""
 
         def make() -> tuple[GpuArray, ...]:
             positions = self.context.empty((plan.selection.positions.size,), plan.position_dtype)
             self.run(find, self.used(values), positions)
-            return sort_positions(self, plan.way.sort, positions) if isinstance(plan.way, _Sorted) else (positions,)
+            return plan.way.sort.order.sort(positions) if isinstance(plan.way, _Sorted) else (positions,)
 
         return self._found.lookup(key, make) if self.constant else make()
+
+    def _positions_or_index(self, plan: _ScatterPlan, way: _Few, values: Sequence[Any], key: Any) -> Sequence[GpuArray]:
+        return self.used(values) if way.add.is_direct else self._found_positions(plan, way.find, values, key)
 
     def _write_by_position(
         self, plan: _ScatterPlan, write: Launch, positions: GpuArray, target: GpuArray, value: GpuArray
@@ -382,9 +447,8 @@ class Scatter(Indexing):
 
     def _add_copies(self, copies: PrivateCopies, output: GpuArray, added: GpuArray, array: GpuArray) -> None:
         """Write the array plus the sums in the private copies."""
-        _, steps = collapse(array.shape, (array.layout.strides,))
-        step = steps[0][0] if steps[0] else 0
-        if len(steps[0]) > 1 or step not in (0, 1):
+        step = _even_step(array.layout)
+        if step is None:
             self._copy.launch((output,), (array,))
             array, step = output, 1
         kernel, global_size, local_size, _ = copies.finish
@@ -435,8 +499,7 @@ class Scatter(Indexing):
         if 0 in selection.shape:  # nothing is written, but wrong indices are reported all the same
             return _ScatterPlan(selection, dtype, _CheckIndex(find if self.is_checked else NO_LAUNCH))
         runs = self._value_runs(selection, value)
-        # The kernels loop over one run of values, on schedule cpu over two.
-        are_spread = len(runs) > (1 if self.schedule == "simt" else 2)
+        are_spread = len(runs) > 2  # the kernels loop over two runs of values
         if are_spread:
             value = Layout.contiguous(selection.shape)
             runs = self._value_runs(selection, value)
@@ -444,8 +507,14 @@ class Scatter(Indexing):
         if order is not None:
             return _ScatterPlan(selection, dtype, order, are_spread)
         if self.schedule == "simt" and selection.positions.size >= MIN_SORTED_POSITIONS:
-            in_order = _Sorted(find, self._plan_sorted(index, selection, value.strides, runs))
-            return _ScatterPlan(selection, dtype, in_order, are_spread)
+            few = self._plan_few(index, selection, value.strides, runs)
+            if few is not None:
+                return _ScatterPlan(selection, dtype, few, are_spread)
+            if self._atomics:
+                atomic = self._plan_atomic(index, selection, value.strides, runs)
+                return _ScatterPlan(selection, dtype, atomic, are_spread)
+            in_order = self._plan_sorted(index, selection, value.strides, runs)
+            return _ScatterPlan(selection, f"u{dtype}", in_order, are_spread)
         by_position = _ByPosition(find, *self._plan_write(output, index, selection, value.strides, runs))
         return _ScatterPlan(selection, dtype, by_position, are_spread)
 
@@ -453,7 +522,7 @@ class Scatter(Indexing):
         index = index_type_of(output, selection, value)
         if self.schedule == "simt" and index == "int":
             step = GROUPS_PER_UNIT * self.context.info.compute_units * GROUP_ITEMS  # step of the loop over elements
-            return index_type(prod(selection.shape), step)
+            return index_type(prod(selection.shape), ATOMIC_ITEM_VALUES * step)
         return index
 
     def _plan_direct(self, output: Layout, selection: Selection, value: Layout) -> _Direct | None:
@@ -521,16 +590,67 @@ class Scatter(Indexing):
         steps = [selection.strides[d] for d in dims], [strides[d] for d in dims]
         return collapse([selection.shape[d] for d in dims], steps)
 
-    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> SortedPlan:
+    def _plan_few(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Few | None:
+        """Plan sums in local memory; None where the positions are too many for it, or values are set."""
+        if not self.accumulate or self._is_half:
+            return None
+        selected, (selection, unit, span) = selection, in_units(selection)
+        shape, steps = self._kept(selection, strides)
+        inner = sum((n - 1) * step for n, step in zip(shape, steps[0], strict=True) if step < unit)
+        if inner >= unit or any(unit <= step < span * unit for step in steps[0]):
+            return None  # two positions may mean the same element
+        count, elements, units = selection.positions.size, prod(shape), self.context.info.compute_units
+        cut = cut_few(self.limits, units, self._bytes(1), span, elements, count)
+        if cut is None:
+            return None
+        even = self._even_index(selected) if prod(cut.tiles) <= FEW_INDEX_READS else None
+        rest = elements, count, *run_steps(count, runs), span, unit, cut.chunk, cut.parts, *(even or (0, 0, 0))
+        arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
+        arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "plan": self._plan_struct(index, FEW_MEMBERS)}
+        if even is not None:
+            arguments["preambles"] = render("runtime/error_flag"), render("common/to_long")
+        arguments |= {"index_type": ctype(self._dtypes[0]) if even else "", "is_checked": self.is_checked}
+        geometry = self._geometry(index, FEW_MEMBERS, shape, steps, rest)
+        source = few_source(cut, **arguments)
+        plan = plan_few(self, source, cut, span * elements, geometry, is_direct=even is not None)
+        return _Few(NO_LAUNCH if even else self.positions(selection, index), plan)
+
+    def _even_index(self, selection: Selection) -> tuple[int, int, int] | None:
+        """Return the step of the elements of a single index, and length and number of its axis; None if uneven.
+
+        None, too, for a constant, whose positions are found once.
+        """
+        if self.constant or len(selection.arrays) != 1:
+            return None
+        (array,), dims = selection.arrays, slice(selection.advanced.start, selection.advanced.stop)
+        _, (steps,) = collapse(selection.shape[dims], (array.strides[dims],))
+        return (steps[0] if steps else 0, array.length, array.axis) if len(steps) <= 1 else None
+
+    def _plan_atomic(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Atomic:
         shape, steps = self._kept(selection, strides)
         count, elements = selection.positions.size, prod(shape)
-        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, (elements, count, runs[0][1] if runs else 0))
+        arguments: dict[str, Any] = {"ctype": self._ctype, "ndim": max(1, self.kept_ndim), "index": index}
+        kernel = self.kernel(
+            kernel_source("indexing/scatter_atomic", plan=self._plan_struct(index, ATOMIC_MEMBERS), **arguments)
+        )
+        geometry = self._geometry(index, ATOMIC_MEMBERS, shape, steps, (elements, count, *run_steps(count, runs)))
+        sizes = ndrange(self.context, kernel, ceil_div(count * elements, ATOMIC_ITEM_VALUES))
+        return _Atomic(self.positions(selection, index), Launch(kernel, *sizes, geometry))
+
+    def _plan_sorted(self, index: str, selection: Selection, strides: Sequence[int], runs: Runs) -> _Sorted:
+        selection, unit, span = in_units(selection)
+        shape, steps = self._kept(selection, strides)
+        count, elements = selection.positions.size, prod(shape)
+        rest = elements, count, *run_steps(count, runs), unit
+        geometry = self._geometry(index, SORTED_MEMBERS, shape, steps, rest)
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         half = (render("common/half"),) if self._is_half else ()
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
         arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
-        source = sorted_source(preambles=half, **arguments)
-        return plan_sorted(self, source, _dtype_of(index), (count, elements), geometry, accumulates=self.accumulate)
+        source = sorted_source(self, self._bytes(1), preambles=half, **arguments)
+        sizes = span, count, elements
+        sort = plan_sorted(self, source, _dtype_of(index), sizes, geometry, accumulates=self.accumulate)
+        return _Sorted(self.positions(selection, index), sort)
 
     def _plan_struct(self, index: str, members: str) -> Struct:
         """Return the struct of a kernel: dimensions that are not indexed, then other members."""
@@ -559,9 +679,8 @@ class Scatter(Indexing):
         parts = min(units, workers)
         # For less than that, looking through positions that others own costs more than it saves.
         owners = min(span, ceil_div(workers, parts)) if run >= MIN_OWNED_RUN else 1
-        outer_step, (inner, step) = runs[0][1] if len(runs) > 1 else 0, runs[-1] if runs else (count, 0)
         far = int(is_far(self._bytes(output.size), self._bytes(run)))
-        rest = segment, segments, units, run, run_step, count, inner, step, outer_step, span, copies.stride, far
+        rest = segment, segments, units, run, run_step, count, *run_steps(count, runs), span, copies.stride, far
         geometry = self._geometry(index, CPU_MEMBERS, shape, strides, rest)
         sizes = (parts, owners) if copies.parts == 1 else (1, copies.parts)
         return Launch(self.kernel(self._writer(index)), sizes, (1, 1), geometry), copies
@@ -569,12 +688,13 @@ class Scatter(Indexing):
     def _simt_write(
         self, output: Layout, index: str, shape: Shape, strides: Strides, count: int, runs: Runs, span: int
     ) -> tuple[Launch, PrivateCopies]:
-        step = runs[0][1] if runs else 0
         elements, group = prod(shape), self._group
         tile = min(4 * group, round_up(elements, group))
         tiles = min(ceil_div(elements, tile), MAX_GROUPS)
         owners = max(1, min(span, 8 * self.context.info.compute_units // tiles))
-        geometry = self._geometry(index, SIMT_MEMBERS, shape, strides, (tile, elements, count, step, span))
+        geometry = self._geometry(
+            index, SIMT_MEMBERS, shape, strides, (tile, elements, count, *run_steps(count, runs), span)
+        )
         source = self._writer(index)
         kernel = self._kernels.get(source) or self._kernels.setdefault(source, self.limits.kernel(source, None, group))
         return Launch(kernel, (owners * group, tiles), (group, 1), geometry), NO_COPIES

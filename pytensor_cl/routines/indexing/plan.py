@@ -1,6 +1,7 @@
 """Selection by an index with arrays: NumPy's rules for shapes and axes, without data."""
 
 from collections.abc import Sequence
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -121,3 +122,11 @@ def select(entries: Sequence[Entry], array: Layout, values: Sequence[Layout | in
         range(before, before + len(shape)),
         tuple(arrays),
     )
+
+
+def in_units(selection: Selection) -> tuple[Selection, int, int]:
+    """Return the selection with positions in units of elements, the elements of a unit, and the number of positions."""
+    unit = gcd(*(a.step for a in selection.arrays if a.length > 1)) or 1
+    arrays = tuple(a._replace(step=a.step // unit if a.length > 1 else 0) for a in selection.arrays)
+    span = sum((a.length - 1) * a.step for a in arrays if a.length) + 1
+    return selection._replace(arrays=arrays), unit, span

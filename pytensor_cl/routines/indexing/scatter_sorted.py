@@ -8,10 +8,15 @@ import numpy as np
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS
-from pytensor_cl.routines.base.ndrange import ndrange
+from pytensor_cl.routines.base.ndrange import MAX_GROUPS, ndrange
 from pytensor_cl.routines.indexing.base import Indexing
-from pytensor_cl.routines.indexing.limits import SORTED_CHUNK_VALUES
-from pytensor_cl.routines.sort.routine import ArgSort
+from pytensor_cl.routines.indexing.limits import (
+    FINISHED_SUMS,
+    SORTED_BLOCK_CHUNKS,
+    SORTED_CHUNK_VALUES,
+    SORTED_FEW_PARTS,
+)
+from pytensor_cl.routines.sort.routine import SortIndices
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.program import Kernel
 
@@ -19,52 +24,60 @@ from pytensor_cl.runtime.program import Kernel
 class SortedPlan(NamedTuple):
     """Launches, all but their buffers and the arrays' offsets.
 
-    `order`: finds the order of the positions; `keys`: the kernel that puts the positions in order; `kernels`: the one
-    that sets; or the one that adds, and the one that joins parts of sums; `length`, `elements`: positions, and elements
-    of the array that each means; `geometry`: the struct of the kernels.
+    `order`: sorts the positions; `kernels`: the one that sets; or the one that adds, and the one that joins parts of
+    sums; `group`: work-items of a work-group that joins; `length`, `elements`: positions, and elements of the array
+    that each means; `geometry`: the struct of the kernels.
     """
 
-    order: ArgSort
-    keys: Kernel
+    order: SortIndices
     kernels: tuple[Kernel, ...]
+    group: int
     length: int
     elements: int
     geometry: bytes
 
 
-def sorted_source(**arguments: Any) -> KernelSource:
+def sorted_source(routine: Indexing, itemsize: int, **arguments: Any) -> KernelSource:
     """Return the kernels; for the arguments see `kernels/indexing/scatter_sorted.mako`."""
-    return kernel_source("indexing/scatter_sorted", chunk=SORTED_CHUNK_VALUES, **arguments)
+    group = _join_group(routine, itemsize)
+    return kernel_source(
+        "indexing/scatter_sorted",
+        chunk=SORTED_CHUNK_VALUES,
+        group=group,
+        block=SORTED_BLOCK_CHUNKS,
+        few_parts=SORTED_FEW_PARTS,
+        width=min(FINISHED_SUMS, group),
+        **arguments,
+    )
+
+
+def _join_group(routine: Indexing, itemsize: int) -> int:
+    return routine.limits.size(GROUP_ITEMS, itemsize, 8 * SORTED_BLOCK_CHUNKS)
 
 
 def plan_sorted(
     routine: Indexing,
     source: KernelSource,
     dtype: str,
-    size: tuple[int, int],
+    size: tuple[int, int, int],
     geometry: bytes,
     *,
     accumulates: bool,
 ) -> SortedPlan:
     """Plan the launches.
 
-    `routine`: the scatter; `size`: positions, and elements that each means; `geometry`: the struct of the kernels;
-    `accumulates`: whether values are added.
+    `routine`: the scatter; `dtype`: of the positions; `size`: positions that there can be, that there are, and elements
+    that each means; `geometry`: the struct of the kernels; `accumulates`: whether values are added.
     """
-    names = ("sum", "join") if accumulates else ("last",)
-    keys, *kernels = (routine.context.kernel(source, f"{source.name}_{name}") for name in ("keys", *names))
-    order = ArgSort(routine.context, dtype, 1, 0, schedule="simt")
-    return SortedPlan(order, keys, tuple(kernels), *size, geometry)
-
-
-def sort_positions(routine: Indexing, plan: SortedPlan, positions: GpuArray) -> tuple[GpuArray, GpuArray]:
-    """Return the order of the positions, and the positions in that order."""
-    context = routine.context
-    (order,) = plan.order(positions)
-    keys = context.empty((plan.length,), positions.dtype)
-    sizes = ndrange(context, plan.keys, plan.length, GROUP_ITEMS)
-    plan.keys.launch(context.queue, *sizes, positions.buffer, order.buffer, keys.buffer, np.int64(plan.length))
-    return order, keys
+    span, length, elements = size
+    group = _join_group(routine, np.dtype(routine.output_dtypes[0]).itemsize)
+    kernels: tuple[Kernel, ...]
+    if accumulates:
+        join = routine.limits.kernel(source, f"{source.name}_join", group)
+        kernels = routine.context.kernel(source, f"{source.name}_sum"), join
+    else:
+        kernels = (routine.context.kernel(source, f"{source.name}_last"),)
+    return SortedPlan(SortIndices(routine.context, f"u{dtype}", span), kernels, group, length, elements, geometry)
 
 
 def launch_sorted(
@@ -72,9 +85,10 @@ def launch_sorted(
 ) -> None:
     """Enqueue what writes, or adds, the values.
 
-    `routine`, `plan`: the scatter, and what was planned; `target`: the array that changes; `value`: the values.
+    `routine`, `plan`: the scatter, and what was planned; `ordered`: the sorted positions, and their order; `target`:
+    the array that changes; `value`: the values.
     """
-    context, (order, keys) = routine.context, ordered
+    context, (keys, order) = routine.context, ordered
     x = target.buffer, np.int64(target.layout.offset + shift)
     y = value.buffer, np.int64(value.layout.offset)
     kernel, *join = plan.kernels
@@ -83,16 +97,12 @@ def launch_sorted(
         buffers = keys.buffer, order.buffer, x[0], y[0]
         kernel.launch(context.queue, *sizes, *buffers, x[1], y[1], plan.geometry)
         return
-    count = plan.length
-    given: tuple[Any, ...] = order.buffer, *y
-    while True:
-        chunks = ceil_div(count, SORTED_CHUNK_VALUES)
-        left = 2 * chunks if chunks > 1 else 0
-        found = context.empty((max(1, left),), keys.dtype)
-        parts = context.empty((max(1, left * plan.elements),), target.dtype)
-        sizes = ndrange(context, kernel, chunks * plan.elements, GROUP_ITEMS)
-        outputs = *x, found.buffer, parts.buffer
-        kernel.launch(context.queue, *sizes, keys.buffer, *given, *outputs, np.int64(count), plan.geometry)
-        if not left:
-            return
-        kernel, keys, given, count = join[0], found, (parts.buffer,), left
+    chunks = ceil_div(plan.length, SORTED_CHUNK_VALUES)
+    found = context.empty((chunks,), keys.dtype)
+    parts = context.empty((2 * chunks * plan.elements,), target.dtype)
+    sizes = ndrange(context, kernel, chunks * plan.elements, GROUP_ITEMS)
+    kernel.launch(context.queue, *sizes, keys.buffer, order.buffer, *y, *x, found.buffer, parts.buffer, plan.geometry)
+    if chunks > 1:
+        tiles = min(MAX_GROUPS, ceil_div(plan.elements, min(FINISHED_SUMS, plan.group)))
+        sizes = (ceil_div(chunks, SORTED_BLOCK_CHUNKS) * plan.group, tiles), (plan.group, 1)
+        join[0].launch(context.queue, *sizes, keys.buffer, *x, found.buffer, parts.buffer, plan.geometry)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,14 +10,19 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.integers import ceil_div
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, MOVE_GROUPS_PER_UNIT
+from pytensor_cl.routines.base.ndrange import index_type, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.routines.base.units import MEMBERS, share_out
 from pytensor_cl.routines.indexing.limits import (
     FIXED_ARGUMENT_BYTES,
+    MAX_UNIT_SLICES,
     MIN_ITEM_SLICED,
     MIN_WRITTEN_SHARE,
     MIN_WRITTEN_SHARE_NON_TEMPORAL,
     POINTER_ARGUMENT_BYTES,
     SEGMENT_BYTES,
+    UNIT_ELEMENTS,
 )
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -40,7 +45,9 @@ class _Axis(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    work_items: int
+    source: KernelSource
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
     geometry: bytes
     shifts: tuple[int, ...]
 
@@ -88,45 +95,57 @@ def _merged(
 
 
 class SliceUpdate:
-    """Copy an array with slices set or added to, on schedule cpu: no element is written to memory twice.
+    """Copy an array with slices set or added to: no element is written to memory twice.
 
     `dtype`, `ndim`: dtype of the array and of the values, and number of dimensions of the array; `adds`: for each
-    slice, whether it is added to.
+    slice, whether it is added to; `schedule`: "cpu" or "simt", that of the device if None.
     """
 
-    def __init__(self, context: Context, dtype: str, ndim: int, adds: Sequence[bool]) -> None:
+    def __init__(
+        self, context: Context, dtype: str, ndim: int, adds: Sequence[bool], schedule: str | None = None
+    ) -> None:
         self._context = context
         self._ndim = max(1, ndim)
-        kind = np.dtype(dtype)
-        n, count = self._ndim, len(adds)
-        self._plan_struct = Struct(
-            ("long", f"segment segments tasks shape[{n}] x[{n}]"),
-            ("long", f"start[{count}][{n}] count[{count}][{n}] step[{count}][{n}] y[{count}][{n}]"),
+        self._schedule = schedule or context.info.schedule
+        self._dtype = np.dtype(dtype)
+        self._combines = tuple(_COMBINE[self._dtype.kind] if add else "{b}" for add in adds)
+        self._offsets = Struct(("long", f"o x y[{len(adds)}]"), name="offsets")
+        self._segment = SEGMENT_BYTES // self._dtype.itemsize
+        self._lanes = UNIT_ELEMENTS if len(adds) <= MAX_UNIT_SLICES else 1  # of a work-item of schedule simt
+        self._plans: Plans[_Plan] = Plans()
+        self._cpu_source = self._source("long") if self._schedule == "cpu" else None
+
+    def _plan_struct(self, index: str) -> Struct:
+        n, count = self._ndim, len(self._combines)
+        return Struct(
+            (index, f"{'segment segments tasks' if self._schedule == 'cpu' else MEMBERS} shape[{n}] x[{n}]"),
+            (index, f"start[{count}][{n}] count[{count}][{n}] step[{count}][{n}] y[{count}][{n}]"),
             name="plan",
         )
-        self._offsets = Struct(("long", f"o x y[{count}]"), name="offsets")
-        self._source = kernel_source(
-            "indexing/slice_update",
-            plan=self._plan_struct,
-            offsets=self._offsets,
-            ctype=ctype(dtype),
-            ndim=self._ndim,
-            combines=tuple(_COMBINE[kind.kind] if add else "{b}" for add in adds),
-            lanes=64 // max(4, kind.itemsize),
-        )
-        self._segment = SEGMENT_BYTES // kind.itemsize
-        self._plans: Plans[_Plan] = Plans()
+
+    def _source(self, index: str) -> KernelSource:
+        arguments: dict[str, Any] = {
+            "plan": self._plan_struct(index),
+            "offsets": self._offsets,
+            "ctype": ctype(self._dtype),
+            "ndim": self._ndim,
+            "combines": self._combines,
+        }
+        if self._schedule == "simt":
+            return kernel_source("indexing/slice_update_simt", index=index, lanes=self._lanes, **arguments)
+        return kernel_source("indexing/slice_update", lanes=64 // max(4, self._dtype.itemsize), **arguments)
 
     @staticmethod
     def takes(context: Context, dtype: str, ndim: int, count: int) -> bool:
         """Return whether the arguments of a kernel for this number of slices fit."""
         room = context.info.max_parameter_size - FIXED_ARGUMENT_BYTES - count * POINTER_ARGUMENT_BYTES
         is_plain = np.dtype(dtype).kind in _COMBINE and dtype != "float16"
-        return context.info.schedule == "cpu" and is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room
+        return is_plain and 8 * max(1, ndim) * (2 + 4 * count) <= room
 
-    @staticmethod
-    def pays(array: GpuArray, written: int) -> bool:
+    def pays(self, array: GpuArray, written: int) -> bool:
         """Return whether one kernel is faster than a copy and a kernel for each slice."""
+        if self._schedule == "simt":  # a launch less, and no write more
+            return array.size > 0
         return (
             written
             >= (MIN_WRITTEN_SHARE_NON_TEMPORAL if array.nbytes >= PAST_CACHE else MIN_WRITTEN_SHARE) * array.size
@@ -134,8 +153,8 @@ class SliceUpdate:
         )
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernel."""
-        return (self._source,)
+        """Return the kernel; on schedule simt, the one with 32-bit indices."""
+        return (self._cpu_source or self._source("int"),)
 
     def launch(self, output: GpuArray, array: GpuArray, items: Sequence[Items], values: Sequence[GpuArray]) -> None:
         """Enqueue the kernel.
@@ -151,8 +170,8 @@ class SliceUpdate:
         ]
         buffers = [a.buffer for a in (output, array, *values)]
         offsets = self._offsets.pack_values(*starts)
-        kernel = self._context.kernel(self._source)
-        kernel.launch(self._context.queue, (plan.work_items,), (1,), *buffers, offsets, plan.geometry)
+        kernel = self._context.kernel(plan.source)
+        kernel.launch(self._context.queue, plan.global_size, plan.local_size, *buffers, offsets, plan.geometry)
 
     def _plan(self, array: Layout, items: Sequence[Items], values: Sequence[Layout]) -> _Plan:
         each = [
@@ -160,12 +179,27 @@ class SliceUpdate:
         ]
         shape, steps, axes = _merged(array.shape or (1,), array.strides or (0,), list(zip(*each, strict=True)))
         shifts = 0, *(sum(axis[w].shift for axis in axes) for w in range(len(values)))
-        extra, segments = self._ndim - len(shape), ceil_div(shape[-1], self._segment)
-        tasks = prod(shape[:-1]) * segments
+        extra = self._ndim - len(shape)
         whole = [_Axis(0, 1, 1, 0)] * extra
-        head = self._segment, segments, tasks, *[1] * extra, *shape, *[0] * extra, *steps
         columns = [[*whole, *(axis[w] for axis in axes)] for w in range(len(values))]
         rest = (column[d][k] for k in range(4) for column in columns for d in range(self._ndim))
-        numbers = [*head, *rest]
+        numbers = [*[1] * extra, *shape, *[0] * extra, *steps, *rest]
+        if self._schedule == "simt":
+            return self._simt_plan(shape, numbers, [array, *values], shifts)
+        segments = ceil_div(shape[-1], self._segment)
+        tasks = prod(shape[:-1]) * segments
         work_items = max(1, min(tasks, self._context.info.compute_units, prod(shape) // MIN_ITEM_SLICED))
-        return _Plan(work_items, self._plan_struct.pack_values(*numbers), shifts)
+        geometry = self._plan_struct("long").pack_values(self._segment, segments, tasks, *numbers)
+        assert self._cpu_source is not None
+        return _Plan(self._cpu_source, (work_items,), (1,), geometry, shifts)
+
+    def _simt_plan(
+        self, shape: Sequence[int], numbers: Sequence[int], arrays: Sequence[Layout], shifts: tuple[int, ...]
+    ) -> _Plan:
+        # A slice may begin, and step, as far from an element as the array is long.
+        index = index_type(max(2 * prod(shape), *(max_offset(a.shape, a.strides) for a in arrays)))
+        units = share_out(shape, self._lanes)
+        source = self._source(index)
+        kernel = self._context.kernel(source)
+        sizes = ndrange(self._context, kernel, units.expected, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
+        return _Plan(source, *sizes, self._plan_struct(index).pack_values(*units, *numbers), shifts)

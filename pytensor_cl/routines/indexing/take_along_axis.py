@@ -9,23 +9,24 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import carrier, ctype
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
-from pytensor_cl.routines.base.limits import GROUP_ITEMS, STEPPED_INT_LIMIT
-from pytensor_cl.routines.base.ndrange import Sizes, item_range, max_offset, ndrange
+from pytensor_cl.routines.base.limits import GROUP_ITEMS, MOVE_GROUPS_PER_UNIT, STEPPED_INT_LIMIT
+from pytensor_cl.routines.base.ndrange import item_range, max_offset, ndrange
 from pytensor_cl.routines.base.routine import Checked, KernelVariants, struct_argument
+from pytensor_cl.routines.base.units import MEMBERS, share_out
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.indexing.limits import MIN_ITEM_LOOKUPS
+from pytensor_cl.routines.indexing.limits import MIN_ITEM_LOOKUPS, UNIT_ELEMENTS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
-from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.program import Kernel
 
 
 @cache
-def _plan_struct(index: str, ndim: int) -> Struct:
+def _plan_struct(index: str, ndim: int, schedule: str) -> Struct:
     """Return the struct of the kernel; strides of the output, the array and the index in elements."""
     return Struct(
-        (index, f"shape[{ndim}] o[{ndim}] x[{ndim}] i[{ndim}] size"),
+        (index, f"shape[{ndim}] o[{ndim}] x[{ndim}] i[{ndim}] {'size' if schedule == 'cpu' else MEMBERS}"),
         ("long", "length step at_o at_x at_i"),
         name="plan",
     )
@@ -67,15 +68,16 @@ class TakeAlongAxis(Checked):
         return kernel_source(
             "indexing/take_along_axis",
             preambles=(render("runtime/error_flag"), render("common/to_long")),
-            plan=_plan_struct(index, self._ndim),
+            plan=_plan_struct(index, self._ndim, self.schedule),
             index=index,
+            lanes=UNIT_ELEMENTS,
             in_buffer=self._in_buffer(index),
             **self._arguments,
         )
 
     def _in_buffer(self, index: str) -> bool:
         """Return whether the kernel's struct leaves no room for the other arguments: buffers, and a number."""
-        return _plan_struct(index, self._ndim).size + 36 > self.context.info.max_parameter_size
+        return _plan_struct(index, self._ndim, self.schedule).size + 36 > self.context.info.max_parameter_size
 
     def _build(self, word: str) -> Kernel:
         return self.context.kernel(self._source(word))
@@ -92,21 +94,22 @@ class TakeAlongAxis(Checked):
         layouts = output.layout, source.layout, index.layout
         reach = max(max_offset(*layout[:2]) for layout in layouts) + (length - 1) * abs(step)
         word = "long" if self.schedule == "cpu" or max(reach, output.size) >= STEPPED_INT_LIMIT else "int"
-        pad = self._ndim - output.ndim
-        numbers = [1] * pad + list(output.shape)
-        numbers += [s for layout in layouts for s in ((0,) * pad + layout.strides)]
+        kernel, shape, strides = self._kernels[word], output.shape, tuple(layout.strides for layout in layouts)
+        if self.schedule == "cpu":
+            shares: tuple[int, ...] = (output.size,)
+            sizes = item_range(self.context, output.size, MIN_ITEM_LOOKUPS)
+        else:
+            shape, strides = collapse(shape, strides)
+            units = share_out(shape, UNIT_ELEMENTS)
+            shares, sizes = units, ndrange(self.context, kernel, units.expected, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
+        pad = self._ndim - len(shape)
+        numbers = [*[1] * pad, *shape, *(s for steps in strides for s in ((0,) * pad + steps)), *shares]
         rest = length, step, *(layout.offset for layout in layouts)
-        packed = _plan_struct(word, self._ndim).pack_values(*numbers, output.size, *rest)
+        packed = _plan_struct(word, self._ndim, self.schedule).pack_values(*numbers, *rest)
         plan = struct_argument(self.context, packed, self._in_buffer(word))
         error_flag = self.error_flag.buffer if self.is_checked else None
         buffers = source.buffer, index.buffer, output.buffer
-        kernel = self._kernels[word]
-        kernel.launch(self.context.queue, *self._range(kernel, output.size), *buffers, plan, error_flag, self.number)
-
-    def _range(self, kernel: Kernel, size: int) -> Sizes:
-        if self.schedule == "cpu":
-            return item_range(self.context, size, MIN_ITEM_LOOKUPS)
-        return ndrange(self.context, kernel, size, GROUP_ITEMS)
+        kernel.launch(self.context.queue, *sizes, *buffers, plan, error_flag, self.number)
 
 
 class Choose(TakeAlongAxis):

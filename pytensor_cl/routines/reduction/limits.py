@@ -14,3 +14,9 @@ LONG_RUN_ELEMENTS = range(256, 1 << 16)  # elements of runs that are worth a par
 # Terms of a chunk whose sum in float32 stays accurate.
 MAX_SEQUENTIAL_TERMS = {"rows": 1 << 17, "columns": 1 << 13}
 COALESCED_ITEMS = 32  # neighbouring work-items that should read neighbouring elements, schedule simt
+SIMT_LOAD_BYTES = 16  # widest load of a work-item of a GPU
+MAX_SIMT_LANES = 4  # elements of a load at most: each has an accumulator
+MAX_ITEM_VECTORS = 8  # loads of vectors of a work-item along a row, if there are rows enough for all units
+MAX_ITEM_ELEMENTS = 16  # loads of single elements, likewise
+MIN_THREADS_ALONG = 8  # neighbours that read 128 bytes of a row at once
+RESIDENT_ITEMS = 2048  # work-items that a unit of a GPU holds

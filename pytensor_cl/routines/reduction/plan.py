@@ -8,7 +8,9 @@ and much to reduce, the range is split into chunks whose results a second pass r
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from math import gcd, inf, prod
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+import numpy as np
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.integers import ceil_div
@@ -17,14 +19,20 @@ from pytensor_cl.routines.base.two_pass import chunks_of
 from pytensor_cl.routines.reduction.limits import (
     COALESCED_ITEMS,
     LONG_RUN_ELEMENTS,
+    MAX_ITEM_ELEMENTS,
+    MAX_ITEM_VECTORS,
     MAX_SEQUENTIAL_TERMS,
+    MAX_SIMT_LANES,
     MIN_PACKED_ARRAY_ELEMENTS,
     MIN_ROW_ELEMENTS,
+    MIN_THREADS_ALONG,
     NARROW_ROW_VECTORS,
     OUTERMOST_LENGTH,
     PACKED_ELEMENTS,
+    RESIDENT_ITEMS,
     SHORT_ROW_VECTORS,
     SHORT_RUN_ELEMENTS,
+    SIMT_LOAD_BYTES,
 )
 from pytensor_cl.runtime.layout import collapse, contiguous_strides
 from pytensor_cl.runtime.tuning import DEFAULTS, Tuning
@@ -192,14 +200,41 @@ def select_variant(problem: Problem, lanes: int = 0) -> Variant:
     return Variant("columns", unit=False)
 
 
+class SimtVariant(NamedTuple):
+    """Variant of a kernel of schedule simt.
+
+    `along`: whether neighbouring work-items read along the reduced run; `is_run`: whether the reduced range is one
+    dimension; `lanes`: elements of a load.
+    """
+
+    along: bool
+    is_run: bool
+    lanes: int
+
+    @classmethod
+    def of(cls, problem: Problem, lanes: int) -> Self:
+        """Return the kernel for a problem.
+
+        `lanes`: elements of an aligned vector, if the input begins at a multiple of it; else 1.
+        """
+        along, is_run = select_variant(problem).pattern == "rows", len(problem.reduced) <= 1
+        length, step = problem.run
+        places = length, problem.in_shift, *(dim[1] for dim in problem.outer)
+        is_aligned = along and is_run and length and step == 1 and not any(n % lanes for n in places)
+        return cls(along, is_run, lanes if is_aligned else 1)
+
+
+def simt_lanes(dtype: str) -> int:
+    """Return the elements of a load of schedule simt: at most 16 bytes, which is the widest of GPUs."""
+    return max(1, min(MAX_SIMT_LANES, SIMT_LOAD_BYTES // np.dtype(dtype).itemsize))
+
+
 class Split(NamedTuple):
     """Split of the work among work-items.
 
     `chunk`, `chunks`: length and number of the chunks of the reduced range; where there are several, a second pass
     follows; `global_size`, `local_size`: the NDRange; `blocks`, `tiles`: on schedule cpu: tasks of a chunk, and tiles
-    across the innermost outer dimension; `threads_per_output`, `lane_stride`, `output_stride`: on schedule simt:
-    work-items that share an output, and how far apart in their group are two of them, and two that have the same part
-    in neighbouring outputs.
+    across the innermost outer dimension; `threads_per_output`: on schedule simt: work-items that share an output.
     """
 
     chunk: int
@@ -209,8 +244,6 @@ class Split(NamedTuple):
     blocks: int = 0
     tiles: int = 1
     threads_per_output: int = 1
-    lane_stride: int = 1
-    output_stride: int = 1
 
 
 def _is_interleaved(problem: Problem) -> bool:
@@ -263,23 +296,38 @@ def split_cpu(
     return Split(chunk, chunks, (min(workers, blocks * chunks),), (1,), blocks, tiles)
 
 
-def split_simt(problem: Problem, units: int, group: int, *, may_split: bool, tuning: Tuning = DEFAULTS) -> Split:
-    """Share out the work to many work-groups of `group` work-items."""
-    outputs, total = problem.outputs, problem.total
+def split_simt(
+    problem: Problem, units: int, group: int, *, may_split: bool, lanes: int = 1, tuning: Tuning = DEFAULTS
+) -> Split:
+    """Share out the work to many work-groups of `group` work-items.
+
+    `lanes`: elements of a load.
+    """
+    outputs, loads = problem.outputs, problem.total // lanes
     is_along = select_variant(problem).pattern == "rows"
     wanted = tuning["reduction.groups_per_unit"] * units
-    across = 1 if is_along else min(power_of_two(outputs), COALESCED_ITEMS, group)
-    if not is_along and outputs >= wanted * group:  # enough to do without sharing
-        across = group
-    threads_per_output = min(group // across, power_of_two(total))
-    slots = group // threads_per_output
-    groups = ceil_div(outputs, slots)
+    if is_along:
+        threads_per_output = _threads_along(outputs, loads, units, group, lanes)
+    else:
+        # Without sharing, if there is enough to do.
+        across = group if outputs >= wanted * group else min(power_of_two(outputs), COALESCED_ITEMS, group)
+        threads_per_output = min(group // across, power_of_two(loads))
+    groups = ceil_div(outputs, group // threads_per_output)
     chunks = 1
     if may_split and groups < wanted:
-        chunks = min(wanted // groups, total // (tuning["reduction.min_thread"] * threads_per_output))
-    chunk, chunks = chunks_of(total, chunks)
-    steps = (1, threads_per_output) if is_along else (slots, 1)
-    return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads_per_output, *steps)
+        chunks = min(wanted // groups, problem.total // (tuning["reduction.min_thread"] * threads_per_output))
+    chunk, chunks = chunks_of(problem.total, chunks)
+    return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads_per_output)
+
+
+def _threads_along(outputs: int, loads: int, units: int, group: int, lanes: int) -> int:
+    """Return the work-items of an output whose range they read along: few meet sooner, but all units must be busy."""
+    most = min(group, power_of_two(loads))
+    each = MAX_ITEM_VECTORS if lanes > 1 else MAX_ITEM_ELEMENTS
+    threads = min(most, max(MIN_THREADS_ALONG, power_of_two(ceil_div(loads, each))))
+    while threads < most and outputs * threads < RESIDENT_ITEMS * units:
+        threads *= 2
+    return threads
 
 
 def fits_int(problem: Problem) -> bool:
@@ -297,18 +345,21 @@ def geometry_struct(index: str, outer_dims: int, reduced_dims: int) -> Struct:
     """
     return Struct(
         (index, "outputs total chunk chunks chunk_stride error_stride blocks tiles"),
-        (index, "threads_per_output lane_stride output_stride"),
+        (index, "threads_per_output"),
         (index, f"outer[{outer_dims}] outer_in[{outer_dims}] outer_out[{outer_dims}]"),
         (index, f"reduced[{reduced_dims}] reduced_in[{reduced_dims}]"),
         name="geometry",
     )
 
 
-def pack_geometry(problem: Problem, split: Split, error_stride: int, dims: tuple[int, int], index: str) -> bytes:
+def pack_geometry(
+    problem: Problem, split: Split, error_stride: int, dims: tuple[int, int], index: str, lanes: int = 1
+) -> bytes:
     """Pack the struct of `geometry_struct`.
 
     `problem`, `split`: the reduction, and the split of its work; `error_stride`: elements between a partial result and
-    its rounding error; `dims`: kept and reduced dimensions that the struct holds; `index`: C type of its members.
+    its rounding error; `dims`: kept and reduced dimensions that the struct holds; `index`: C type of its members;
+    `lanes`: elements of a load of schedule simt, in which the range is counted.
     """
     outer = problem.outer + ((1, 0, 0),) * (dims[0] - len(problem.outer))
     reduced = problem.reduced + ((1, 0),) * (dims[1] - len(problem.reduced))
@@ -316,16 +367,14 @@ def pack_geometry(problem: Problem, split: Split, error_stride: int, dims: tuple
     reduced_lengths, reduced_steps = zip(*reduced, strict=True)
     return geometry_struct(index, *dims).pack(
         outputs=problem.outputs,
-        total=problem.total,
-        chunk=split.chunk,
+        total=problem.total // lanes,
+        chunk=split.chunk // lanes,
         chunks=split.chunks,
         chunk_stride=problem.outputs,
         error_stride=error_stride,
         blocks=split.blocks,
         tiles=split.tiles,
         threads_per_output=split.threads_per_output,
-        lane_stride=split.lane_stride,
-        output_stride=split.output_stride,
         outer=lengths,
         outer_in=in_steps,
         outer_out=out_steps,

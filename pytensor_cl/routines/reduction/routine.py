@@ -16,7 +16,8 @@ from pytensor_cl.routines.base.limits import KERNEL_DIMS
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
 from pytensor_cl.routines.reduction import plan as planning
-from pytensor_cl.routines.reduction.plan import Problem, RowPacking, Split, Variant
+from pytensor_cl.routines.reduction.limits import SIMT_LOAD_BYTES
+from pytensor_cl.routines.reduction.plan import Problem, RowPacking, SimtVariant, Split, Variant
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -155,6 +156,7 @@ class Reduction(Routine):
         if is_complex(self.acc_dtype) and self._compensation != "add":
             self._compensation = None
         self._lanes = 8 if np.dtype(in_dtype).itemsize >= 8 else 16
+        self._load_lanes = planning.simt_lanes(in_dtype) if self.schedule == "simt" else 1
         self._most_items = group or context.tuning["reduction.group"]
         self._fixed = self._fixed_arguments()
         pairs = bool(self._compensation)
@@ -189,9 +191,9 @@ class Reduction(Routine):
 
     @property
     def _group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has an accumulator in local memory."""
+        """Work-items of a work-group on schedule simt; each has 1.5 accumulators in local memory."""
         nbytes = np.dtype(self.acc_dtype).itemsize * (2 if self._compensation else 1)
-        return self.limits.size(self._most_items, nbytes)
+        return self.limits.size(self._most_items, nbytes + nbytes // 2 + 1)
 
     def _forget_kernels(self) -> None:
         for each in (self._single_pass, self._partial_pass, self._final_pass):
@@ -207,7 +209,7 @@ class Reduction(Routine):
         """Arguments for templates that use this reduction's accumulators, without the dtypes of inputs."""
         return {key: self._fixed[key] for key in ("combine", "identity", "acc_dtype", "compensation")}
 
-    def _source(self, reduction_pass: _Pass, variant: Variant, index: str) -> KernelSource:
+    def _source(self, reduction_pass: _Pass, variant: Variant | SimtVariant, index: str) -> KernelSource:
         arguments: dict[str, Any] = {
             **self._fixed,
             "in_dtype": reduction_pass.in_dtype,
@@ -219,8 +221,10 @@ class Reduction(Routine):
         }
         is_half = "float16" in (reduction_pass.in_dtype, reduction_pass.out_dtype)
         arguments["preambles"] = (render("common/half"),) if is_half else ()
-        if self.schedule == "simt":
-            return kernel_source("reduction/simt", unit=True, group=self._group, **arguments)
+        if isinstance(variant, SimtVariant):
+            arguments["preambles"] += (render("common/warp_shuffle", dtype=self.acc_dtype),)
+            arguments |= {"unit": True, "group": self._group, "load_alignment": SIMT_LOAD_BYTES}
+            return kernel_source("reduction/simt", **variant._asdict(), **arguments)
         vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": self.context.tuning["reduction.column_tile"]}
         return kernel_source("reduction/cpu", **variant._asdict(), **vectors, **arguments)
 
@@ -228,12 +232,17 @@ class Reduction(Routine):
         """Return the kernels for contiguous inputs: in one pass, and in two."""
         index = "int" if self.schedule == "simt" else "long"
         is_inner_reduced = self.ndim == 0 or self.ndim - 1 in self.axes
-        main = Variant("rows" if is_inner_reduced else "columns", unit=True)
-        last = Variant("rows" if len(self.axes) == self.ndim else "columns", unit=True)
+        main = self._usual_variant(is_inner_reduced, self._load_lanes)
+        last = self._usual_variant(len(self.axes) == self.ndim, 1)
         whole = self._source(self._single_pass, main, index)
         if not self.axes:
             return (whole,)
         return whole, self._source(self._partial_pass, main, index), self._source(self._final_pass, last, index)
+
+    def _usual_variant(self, is_along: bool, lanes: int) -> Variant | SimtVariant:
+        if self.schedule == "simt":
+            return SimtVariant(is_along, True, lanes if is_along else 1)
+        return Variant("rows" if is_along else "columns", unit=True)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output: the outer dimensions.
@@ -256,7 +265,8 @@ class Reduction(Routine):
             source = self.context.from_host(source)
         shape, strides, offset = source.layout
         _, out_strides, out_offset = output.layout
-        key = shape, strides, out_strides
+        is_aligned = offset % self._load_lanes == 0
+        key = shape, strides, out_strides, is_aligned
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans.store(
@@ -272,7 +282,10 @@ class Reduction(Routine):
             starts = np.int64(plan.final.in_shift), np.int64(out_offset + plan.final.out_shift)
             plan.final.enqueue(queue, partials, starts[0], output.buffer, starts[1], plan.final.geometry)
 
-    def _plan(self, shape: tuple[int, ...], strides: tuple[int, ...], out_strides: tuple[int, ...]) -> TwoPass:
+    def _plan(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], out_strides: tuple[int, ...], is_aligned: bool
+    ) -> TwoPass:
+        """Plan the launches; `is_aligned`: the input begins at a multiple of the vectors of schedule simt."""
         problem = planning.normal_form(shape, strides, out_strides, self.axes)
         if not problem.outputs:
             return TwoPass()
@@ -284,12 +297,13 @@ class Reduction(Routine):
             split = self._split(first, may_split=True)
             last = planning.after_outermost_stage(problem, first, split.chunks)
             return self._plan_passes([(first, split)], last, first.outputs * split.chunks)
-        split = self._split(problem, may_split=True)
+        lanes = self._load_lanes if is_aligned else 1
+        split = self._split(problem, may_split=True, lanes=lanes)
         if split.chunks == 1:
-            return TwoPass((self._kernel_launch(self._single_pass, problem, split, 0),))
+            return TwoPass((self._kernel_launch(self._single_pass, problem, split, 0, lanes),))
         first, second = planning.in_two_passes(problem, split.chunks)
         error_stride = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
-        return self._plan_passes([(first, split)], second, error_stride)
+        return self._plan_passes([(first, split)], second, error_stride, lanes)
 
     def _plan_packed_rows(self, problem: Problem, packing: RowPacking) -> TwoPass:
         split = self._split(packing.first, may_split=True)
@@ -300,20 +314,20 @@ class Reduction(Routine):
         second = planning.after_packed_rows(problem, packing, split.chunks)
         return self._plan_passes(passes, second, whole + packing.rest.outputs)
 
-    def _plan_passes(self, passes: Sequence[tuple[Problem, Split]], last: Problem, error_stride: int) -> TwoPass:
+    def _plan_passes(
+        self, passes: Sequence[tuple[Problem, Split]], last: Problem, error_stride: int, lanes: int = 1
+    ) -> TwoPass:
         """Plan passes that leave `error_stride` partial results, and the one that reduces these."""
-        first = tuple(self._kernel_launch(self._partial_pass, *each, error_stride) for each in passes)
+        first = tuple(self._kernel_launch(self._partial_pass, *each, error_stride, lanes) for each in passes)
         final = self._kernel_launch(self._final_pass, last, self._split(last, may_split=False), error_stride)
         partials = PartialResults.of(error_stride, [(self.acc_dtype, self.is_compensated)])
         return TwoPass(first, final, partials.nbytes)
 
-    def _variant(self, problem: Problem) -> Variant:
-        return planning.select_variant(problem, self._lanes if self.schedule == "cpu" else 0)
-
-    def _split(self, problem: Problem, may_split: bool) -> Split:
+    def _split(self, problem: Problem, may_split: bool, lanes: int = 1) -> Split:
         units, tuning = self.context.info.compute_units, self.context.tuning
         if self.schedule == "simt":
-            return planning.split_simt(problem, units, self._group, may_split=may_split, tuning=tuning)
+            lanes = SimtVariant.of(problem, lanes).lanes
+            return planning.split_simt(problem, units, self._group, may_split=may_split, lanes=lanes, tuning=tuning)
         is_rounded = part(self.acc_dtype) == "float32" and not self._compensation
         return planning.split_cpu(
             problem,
@@ -321,20 +335,26 @@ class Reduction(Routine):
             self._lanes,
             may_split=may_split,
             is_rounded=is_rounded,
-            pattern=self._variant(problem).pattern,
+            pattern=planning.select_variant(problem, self._lanes).pattern,
             may_be_wide=True,
             tuning=tuning,
         )
 
-    def _kernel_launch(self, reduction_pass: _Pass, problem: Problem, split: Split, error_stride: int) -> KernelLaunch:
-        variant = self._variant(problem)
-        index = "int" if self.schedule == "simt" and planning.fits_int(problem) else "long"
-        key = variant if self.schedule == "cpu" else None, index
+    def _kernel_launch(
+        self, reduction_pass: _Pass, problem: Problem, split: Split, error_stride: int, lanes: int = 1
+    ) -> KernelLaunch:
+        variant: Variant | SimtVariant = planning.select_variant(problem, self._lanes)
+        index = "long"
+        if self.schedule == "simt":
+            index = "int" if planning.fits_int(problem) else "long"
+            variant = SimtVariant.of(problem, lanes)
+            lanes = variant.lanes
+        key = variant, index
         if key not in reduction_pass.kernels:
             reduction_pass.kernels[key] = self.limits.kernel(
                 self._source(reduction_pass, variant, index), None, split.local_size[0]
             )
         dims = self._fixed["outer_dims"], self._fixed["reduced_dims"]
-        geometry = planning.pack_geometry(problem, split, error_stride, dims, index)
+        geometry = planning.pack_geometry(problem, split, error_stride, dims, index, lanes)
         sizes = split.global_size, split.local_size
         return KernelLaunch(reduction_pass.kernels[key], *sizes, geometry, problem.in_shift, problem.out_shift)

@@ -41,7 +41,11 @@ class Plan(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Direction of the vectors, how they are loaded, and whether a later loop finds them in the cache."""
+    """Direction of the vectors, how they are loaded, and whether a later loop finds them in the cache.
+
+    `held`, `load_lanes`: on schedule simt, elements of a row that a work-item keeps in registers, and elements of a
+    load.
+    """
 
     pattern: str
     tile_vectors: int
@@ -51,6 +55,8 @@ class Variant(NamedTuple):
     is_narrow: bool = False
     tile: int = 0
     is_gathered: bool = False
+    held: int = 0
+    load_lanes: int = 1
 
     def reads_rows(self, array: int) -> bool:
         """Return whether a row of an array is read from where it begins, one element after the other; not on GPUs."""

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS
-from pytensor_cl.routines.base.ndrange import WorkGroupLimits
+from pytensor_cl.routines.base.ndrange import WorkGroupLimits, power_of_two
 from pytensor_cl.routines.indexing.table_lookup import TableLookups
 from pytensor_cl.routines.rowwise.common import Array, Value, Variant
 from pytensor_cl.routines.rowwise.gathered import GatheredRows
-from pytensor_cl.routines.rowwise.limits import MIN_RECOMPUTE_COST
+from pytensor_cl.routines.rowwise.limits import HELD_WORDS, MAX_HELD, MIN_HELD, MIN_RECOMPUTE_COST
 from pytensor_cl.routines.rowwise.plan import geometry_struct
 from pytensor_cl.routines.rowwise.program import ALWAYS_RECOMPUTE, Program, RowFunction, RowPass, accumulator
 
@@ -49,6 +50,7 @@ class RowKernels:
         self.arrays = self._describe_arrays()
         self.passes = self.uncached.passes(1, 1)
         self.totals = [total for loop in self.passes for total in loop.totals]
+        self.most_held = self._most_held() if schedule == "simt" else 0
 
     def _describe_arrays(self) -> tuple[Array, ...]:
         function = self.function
@@ -57,6 +59,18 @@ class RowKernels:
             Array(f"y{k}", v, function.kinds[v], function.dtypes[v], True) for k, v in enumerate(function.outputs)
         )
         return (*read, *written)
+
+    def _most_held(self) -> int:
+        """Return how many elements of a row a work-item of schedule simt may keep in registers; 0: not enough."""
+        passes, dtypes = self.cached.passes(1, 1), self.function.dtypes
+        reads = [v for loop in passes for v in loop.reads]
+        kept = [*(v for v in dict.fromkeys(reads) if reads.count(v) > 1), *self.cached.spills]
+        # A pass that writes loads what it alone reads when it is needed.
+        loads = (sum(_words(dtypes[v]) for v in loop.reads if v not in kept) for loop in passes if not loop.writes)
+        once = max(loads, default=0)
+        words = once + sum(_words(dtypes[v]) for v in kept)
+        most = min(MAX_HELD, power_of_two(HELD_WORDS // max(words, 1)))
+        return most if words <= HELD_WORDS // MIN_HELD else 0
 
     def program(self, variant: Variant) -> Program:
         if not variant.is_cached:
@@ -68,7 +82,7 @@ class RowKernels:
         lanes = 1 if is_simt else self.lanes
         is_across = variant.pattern == "columns"
         arrays = self.arrays
-        if not is_simt:
+        if variant.access:
             arrays = tuple(a._replace(access=how) for a, how in zip(arrays, variant.access, strict=True))
         dtypes = self.function.dtypes
         vector = "[k]" if is_across and variant.tile_vectors > 1 else ""
@@ -94,8 +108,10 @@ class RowKernels:
         if is_simt:
             # Intel's compiler for CPUs takes what is computed between two barriers for the same in all work-items.
             qualifier = "volatile " if self._limits.info.kind == "cpu" else ""
-            arguments.update(group=self.group, row_qualifier=qualifier)
-            return kernel_source("rowwise/simt", preambles=preambles, **arguments)
+            arguments.update(group=self.group, row_qualifier=qualifier, along=variant.pattern == "rows")
+            arguments.update(held=variant.held, load_lanes=variant.load_lanes)
+            kinds = dict.fromkeys(render("common/warp_shuffle", dtype=total.acc_dtype) for total in self.totals)
+            return kernel_source("rowwise/simt", preambles=(*kinds, *preambles), **arguments)
         arguments.update(pattern=variant.pattern, lanes=lanes)
         arguments.update(tile_vectors=variant.tile_vectors, is_narrow=variant.is_narrow)
         gathers = self._gathered.arrays if variant.is_gathered else []
@@ -135,11 +151,11 @@ class RowKernels:
 
     @property
     def group(self) -> int:
-        """Work-items of a work-group on schedule simt; each has an accumulator of each kind in local memory."""
+        """Work-items of a work-group on schedule simt; each has 1.5 accumulators of each kind in local memory."""
         if self.schedule == "cpu":
             return 1
         kinds = {t.accumulator: np.dtype(t.acc_dtype).itemsize * (2 if t.compensation else 1) for t in self.totals}
-        return self._limits.size(GROUP_ITEMS, sum(kinds.values()))
+        return self._limits.size(GROUP_ITEMS, 3 * sum(kinds.values()) // 2 + len(kinds))
 
 
 def _streaming(loop: RowPass, arrays: Sequence[Array]) -> RowPass:
@@ -147,6 +163,11 @@ def _streaming(loop: RowPass, arrays: Sequence[Array]) -> RowPass:
     written = {f"y{o}" for o, _ in loop.writes}
     streamed = (k for k, array in enumerate(arrays) if array.name in written and array.access == "unit")
     return loop._replace(streamed=next(streamed, None))
+
+
+def _words(dtype: str) -> int:
+    """Return the registers that an element takes."""
+    return ceil_div(np.dtype(dtype).itemsize, 4)
 
 
 def _halves(lanes: int) -> tuple[int, ...]:

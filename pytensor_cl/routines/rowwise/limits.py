@@ -17,6 +17,10 @@ MIN_RECOMPUTE_COST = 6  # cost of a value from which a later loop reads it back 
 
 # --- schedule simt ---
 MIN_SIMT_ITEM_ELEMENTS = 16  # elements that a work-item should reduce before it meets the others
+MIN_HELD = 4  # elements of a row that a work-item keeps in registers, at least
+MAX_HELD = 16  # the same, at most
+HELD_WORDS = 32  # words of 4 bytes that they all take, at most: 2 or 3 groups then fit on a unit with 65,536
+LOAD_LANES = 4  # elements of a load
 
 # --- kernels ---
 ROW_KERNEL_DIMS = 2  # dimensions across rows that every kernel has

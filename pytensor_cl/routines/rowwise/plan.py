@@ -8,14 +8,15 @@ from typing import NamedTuple
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import BUSY_GROUPS_PER_UNIT, CORE_CACHE_BYTES, ITEMS_PER_UNIT
-from pytensor_cl.routines.base.ndrange import power_of_two
+from pytensor_cl.routines.base.ndrange import power_above, power_of_two
 from pytensor_cl.routines.base.two_pass import chunks_of
 from pytensor_cl.routines.reduction import plan as planning
-from pytensor_cl.routines.reduction.limits import COALESCED_ITEMS, SHORT_ROW_VECTORS
+from pytensor_cl.routines.reduction.limits import COALESCED_ITEMS, RESIDENT_ITEMS, SHORT_ROW_VECTORS
 from pytensor_cl.routines.rowwise.limits import (
     COLUMNS_PER_VECTOR_DIVISOR,
     MAX_SEQUENTIAL_TERMS,
     MIN_CHUNK_ELEMENTS,
+    MIN_HELD,
     MIN_NARROW_ROWS,
     MIN_READS_TO_TRANSPOSE,
     MIN_REUSE_TO_TRANSPOSE,
@@ -217,8 +218,8 @@ class Split(NamedTuple):
     `chunk`, `chunks`: length and number of the chunks of a row; where there are several, there is a launch for each
     loop; `work_items`: work-items on schedule cpu, work-groups per chunk on schedule simt; `blocks`: tasks of a
     chunk; `tiles`: tasks side by side; `width`: rows of a task; `is_cached`: whether the input of a task is still in
-    the cache in its next loop; `threads_per_row`, `lane_stride`, `row_stride`: on schedule simt: work-items
-    of a row, and how far apart in their group are two of them, and two of neighbouring rows.
+    the cache in its next loop; `threads_per_row`, `held`: on schedule simt: work-items of a row, and elements that each
+    keeps in registers (0: none).
     """
 
     chunk: int
@@ -229,8 +230,7 @@ class Split(NamedTuple):
     width: int = 1
     is_cached: bool = True
     threads_per_row: int = 1
-    lane_stride: int = 1
-    row_stride: int = 1
+    held: int = 0
 
 
 def _column_tile(rows: Rows, lanes: int, tile_vectors: int, nbytes: int) -> tuple[int, bool]:
@@ -285,9 +285,15 @@ def split_cpu(
     return Split(chunk, chunks, min(workers, blocks * chunks), blocks, tiles, width, is_cached and chunks == 1)
 
 
-def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
-    """Share out the work to many work-groups of `group` work-items."""
+def split_simt(rows: Rows, pattern: str, units: int, group: int, most_held: int) -> Split:
+    """Share out the work to many work-groups of `group` work-items.
+
+    `most_held`: elements of a row that a work-item may keep in registers; a power of two, or 0.
+    """
     count, total, is_along = rows.number, rows.total, pattern == "rows"
+    if is_along and 0 < total <= most_held * group:
+        held, threads = _held(count, total, units, group, most_held)
+        return Split(total, 1, ceil_div(count, group // threads), count, 1, 1, True, threads, held)
     wanted = BUSY_GROUPS_PER_UNIT * units
     across = 1 if is_along else min(power_of_two(count), COALESCED_ITEMS, group)
     if not is_along and count >= wanted * group:  # enough to do without sharing
@@ -295,14 +301,36 @@ def split_simt(rows: Rows, pattern: str, units: int, group: int) -> Split:
     threads_per_row = min(group // across, power_of_two(total))
     if is_along:
         threads_per_row = min(threads_per_row, power_of_two(max(1, total // 4)))
-    slots = group // threads_per_row
-    groups = ceil_div(count, slots)
+    groups = ceil_div(count, group // threads_per_row)
     chunks = 1
     if groups < units:
         chunks = min(wanted // groups, total // (MIN_SIMT_ITEM_ELEMENTS * threads_per_row))
     chunk, chunks = chunks_of(total, chunks)
-    steps = (1, threads_per_row) if is_along else (slots, 1)
-    return Split(chunk, chunks, groups, count, 1, 1, False, threads_per_row, *steps)
+    return Split(chunk, chunks, groups, count, 1, 1, False, threads_per_row)
+
+
+def _held(count: int, total: int, units: int, group: int, most: int) -> tuple[int, int]:
+    """Return how many elements a work-item keeps, and the work-items of a row: few, but all units must be busy."""
+    held = MIN_HELD
+    while held < most and total > held * COALESCED_ITEMS:
+        held *= 2
+    threads = power_above(ceil_div(total, held))
+    while held > MIN_HELD and 2 * threads <= group and count * threads < RESIDENT_ITEMS * units // 2:
+        held, threads = held // 2, 2 * threads
+    return held, threads
+
+
+def vector_access(rows: Rows, full: Sequence[int], offsets: Sequence[int], lanes: int) -> tuple[str, ...]:
+    """Return ``vector`` for each array whose rows are aligned vectors, else ``gather``.
+
+    `full`: the full arrays; `offsets`: start of each array in its buffer, in elements; `lanes`: elements of a vector.
+    """
+
+    def is_aligned(a: int) -> bool:
+        starts = rows.shifts[a] + offsets[a], rows.total, *(dim[1 + a] for dim in rows.outer)
+        return len(rows.reduced) == 1 and rows.reduced[0][1 + a] == 1 and not any(n % lanes for n in starts)
+
+    return tuple("vector" if a in full and is_aligned(a) else "gather" for a in range(len(rows.shifts)))
 
 
 def fits_int(rows: Rows) -> bool:
@@ -322,7 +350,7 @@ def geometry_struct(index: str, dims: tuple[int, int], arrays: int, spills: int,
     outer, reduced = dims
     return Struct(
         (index, "blocks tiles width total chunk chunks parts partial_slots scratch"),
-        (index, "threads_per_row lane_stride row_stride"),
+        (index, "threads_per_row"),
         (index, f"outer[{outer}] reduced[{reduced}]"),
         (index, f"outer_step[{arrays}][{outer}] reduced_step[{arrays}][{reduced}]"),
         (index, f"spill_at[{max(1, spills)}] partial_at[{max(1, totals)}]"),
@@ -361,8 +389,6 @@ def pack_geometry(
         partial_slots=split.blocks * split.width,
         scratch=scratch_bytes,
         threads_per_row=split.threads_per_row,
-        lane_stride=split.lane_stride,
-        row_stride=split.row_stride,
         outer=[length for length, *_ in outer],
         reduced=[length for length, *_ in reduced],
         outer_step=list(zip(*(steps for _, *steps in outer), strict=True)),

@@ -22,6 +22,7 @@ from pytensor_cl.routines.rowwise.gathered import GatheredRows
 from pytensor_cl.routines.rowwise.kernels import RowKernels
 from pytensor_cl.routines.rowwise.layouts import RowLayouts, Shape
 from pytensor_cl.routines.rowwise.limits import (
+    LOAD_LANES,
     MIN_CHUNK_ELEMENTS,
     MIN_MAP_CHUNK_ELEMENTS,
     MIN_RECOMPUTE_COST,
@@ -119,21 +120,27 @@ class Rowwise(Checked):
         """Return the kernel for many contiguous rows; those for chunks are built when they are needed."""
         shape = tuple(2048 if d in self.axes else 4096 for d in range(self.ndim))
         rows = self._normal_form(self._layouts.contiguous(shape), shape)
-        variant = self._variant(
-            rows,
-            planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1),
-            is_cached=True,
-            index=self._index(rows, partial_bytes=0),
-        )
+        pattern = planning.pattern_of(rows, self._lanes if self.schedule == "cpu" else 1)
+        index = self._index(rows, partial_bytes=0)
+        if self.schedule == "simt":
+            held = self._split_simt(rows, pattern).held
+            variant = self._simt_variant(rows, pattern, held, [0] * len(self._arrays), index)
+        else:
+            variant = self._variant(rows, pattern, is_cached=True, index=index)
         return (self._rendered.source(variant, self._stage),)
 
     @property
     def _outputs(self) -> tuple[Array, ...]:
         return self._arrays[len(self._operands) :]
 
+    def _simt_variant(self, rows: Rows, pattern: str, held: int, offsets: Sequence[int], index: str) -> Variant:
+        if not held:
+            return Variant(pattern, 1, (), False, index)
+        access = planning.vector_access(rows, self._full, offsets, LOAD_LANES)
+        lanes = LOAD_LANES if "vector" in access else 1
+        return Variant(pattern, 1, access, True, index, held=held, load_lanes=lanes)
+
     def _variant(self, rows: Rows, pattern: str, *, is_cached: bool, index: str, is_whole: bool = True) -> Variant:
-        if self.schedule == "simt":
-            return Variant("", 1, (), False, index)
         tile_vectors = self._column_tile(rows, pattern)
         tile, steps = 0, planning.access_of(rows, pattern)
         if pattern == "columns" and tile_vectors == 1 and is_whole:
@@ -172,7 +179,11 @@ class Rowwise(Checked):
         arrays: list[Any] = [inputs[k] for k in self._operands]
         arrays.extend(outputs)
         layouts = [layout_of(array) for array in arrays]
-        key = tuple([layout[:2] for layout in layouts])  # without offsets: a plan serves arrays anywhere in buffers
+        # Without offsets: a plan serves arrays anywhere in buffers, but for the alignment of vectors.
+        if self.schedule == "cpu":
+            key: Any = tuple([layout[:2] for layout in layouts])
+        else:
+            key = tuple([(*layout[:2], layout[2] % LOAD_LANES) for layout in layouts])
         plan = self._plans.get(key)
         if plan is None:
             make = partial(self._plan, layouts)
@@ -226,7 +237,7 @@ class Rowwise(Checked):
         pattern = "columns" if is_narrow else planning.pattern_of(rows, lanes, self._light)
         pre_transposed: tuple[planning.PreTransposed, ...] = ()
         if self.schedule == "simt":
-            split = planning.split_simt(rows, pattern, units, self._rendered.group)
+            split = self._split_simt(rows, pattern)
         else:
             widen = planning.with_long_run if pattern == "rows" else planning.with_wide_columns
             rows, pre_transposed = planning.pre_transposed(widen(rows, self._lanes), pattern, self._full_inputs())
@@ -234,7 +245,10 @@ class Rowwise(Checked):
         is_whole = split.chunks == 1 and not is_narrow
         partials = self._partials(split)
         index = self._index(rows, partials.nbytes)
-        variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
+        if self.schedule == "simt":
+            variant = self._simt_variant(rows, pattern, split.held, [layout.offset for layout in layouts], index)
+        else:
+            variant = self._variant(rows, pattern, is_cached=split.is_cached, index=index, is_whole=is_whole)
         gathers = self._gathered_rows.geometry(given, variant) if self._gathered_rows and split.chunks == 1 else None
         variant = variant._replace(is_narrow=is_narrow, is_gathered=gathers is not None)
         scratch = self._scratch(rows, split, self._rendered.program(variant))
@@ -256,6 +270,10 @@ class Rowwise(Checked):
         nbytes = (s.size * np.dtype(a.dtype).itemsize for s, a in zip(layouts, self._arrays, strict=True))
         return sum(nbytes) >= PAST_CACHE
 
+    def _split_simt(self, rows: Rows, pattern: str) -> Split:
+        units = self.context.info.compute_units
+        return planning.split_simt(rows, pattern, units, self._rendered.group, self._rendered.most_held)
+
     def _split_cpu(self, rows: Rows, pattern: str, units: int) -> Split:
         full = sum(np.dtype(a.dtype).itemsize for a in self._arrays if a.kind == "full")
         return planning.split_cpu(
@@ -271,7 +289,9 @@ class Rowwise(Checked):
         )
 
     def _scratch(self, rows: Rows, split: Split, program: Program) -> list[int]:
-        """Return the bytes that a work-item puts aside, then where each value begins."""
+        """Return the bytes that a work-item puts aside, then where each value begins; registers take no bytes."""
+        if split.held:
+            return [0] * (1 + len(program.spills))
         at, places = 0, []
         for v in program.spills:
             places.append(at)

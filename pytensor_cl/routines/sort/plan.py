@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT
 from pytensor_cl.routines.reduction.plan import canonicalize_dims
-from pytensor_cl.routines.sort.limits import MAX_NETWORK_ROW, MAX_NETWORK_ROW_OF_MANY, MIN_ITEM_KEYS, TILE_ELEMENTS
+from pytensor_cl.routines.sort.limits import CHUNK_STEP, MAX_NETWORK_ROW, MAX_NETWORK_ROW_OF_MANY, MIN_ITEM_KEYS
 from pytensor_cl.runtime.layout import Layout
 
 
@@ -94,15 +95,24 @@ def uses_network(problem: Problem, many: int, tile: int) -> bool:
     return problem.length <= min(tile, MAX_NETWORK_ROW_OF_MANY if problem.rows >= many else MAX_NETWORK_ROW)
 
 
-def share_out(problem: Problem, units: int, schedule: str) -> Split:
-    """Cut rows into chunks: enough to keep the device busy, none too small to justify its counts of digits."""
-    is_simt = schedule == "simt"
-    least, wanted = (TILE_ELEMENTS, 8 * units) if is_simt else (MIN_ITEM_KEYS, 2 * units)
+def share_out(problem: Problem, units: int, tile: int) -> Split:
+    """Cut rows into chunks: enough to keep the device busy, none too small to justify its counts of digits.
+
+    `tile`: elements that a work-group moves at once; 0 on schedule cpu.
+    """
+    least, wanted, step = (tile, 8 * units, tile) if tile else (MIN_ITEM_KEYS, 2 * units, CHUNK_STEP)
     wanted = max(1, min(ceil_div(wanted, problem.rows), problem.length // least))
-    chunk = ceil_div(problem.length, wanted * TILE_ELEMENTS) * TILE_ELEMENTS
+    chunk = ceil_div(problem.length, wanted * step) * step
     chunks = ceil_div(problem.length, chunk)
     tasks = problem.rows * chunks
-    return Split(chunk, chunks, tasks if is_simt else min(tasks, ITEMS_PER_UNIT * units))
+    return Split(chunk, chunks, tasks if tile else min(tasks, ITEMS_PER_UNIT * units))
+
+
+def split_digit(bits: int) -> list[tuple[int, int]]:
+    """Return the parts of a digit, of at most four bits, by which a tile is sorted: the lowest bit, and how many."""
+    count = ceil_div(bits, 4)
+    cuts = [bits * k // count for k in range(count + 1)]
+    return [(low, high - low) for low, high in pairwise(cuts)]
 
 
 def share_group(problem: Problem, units: int, group: int, tile: int) -> Split:

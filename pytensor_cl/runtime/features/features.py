@@ -24,7 +24,7 @@ WIDTHS = (2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Features:
-    """Optional features of a driver. The defaults describe a driver that has them all."""
+    """Optional features of a driver. The defaults describe a driver that has all but those of one vendor."""
 
     struct_arguments: bool = True  # structs may be kernel arguments; else they are read from a buffer
     # ``__builtin_prefetch`` compiles, or is unknown to the compiler. Otherwise kernels do not prefetch.
@@ -48,8 +48,18 @@ class Features:
     # bytes at whose multiples host memory must begin to be used in place as a buffer; 0 if it is always copied
     host_alignment: int = 0
     long_loops: bool = True  # A work-item may run a loop more than 65,535 times. There is no substitute: see `warning`.
+    # Work-items 32k to 32k + 31 of a work-group exchange values by the instruction shfl.sync of PTX. Else they use
+    # local memory.
+    warp_shuffles: bool = False
+    half_conversions: bool = False  # the instruction cvt of PTX converts the bits of a half to float, and back
+    # k of the largest of NVIDIA's instructions for matrices of float64, m16n8k8 or m8n8k4, that computes right; 0: none
+    matrix_f64: int = 0
     # events have time stamps; otherwise profiles wait for each command and read the host's clock
     profiling: bool = True
+    # Instructions of NVIDIA's GPUs: the work-items of a warp vote, and wait for each other.
+    warp_votes: bool = False
+    # The same: the hardware adds to float32 and float64 numbers in global memory.
+    float_atomics: bool = False
     problem: str = ""  # why kernels cannot be run at all; empty if they can
     # Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results are not
     # kept then.
@@ -74,14 +84,18 @@ class Features:
         return "the driver ends loops early: what takes a work-item more than 65,535 steps is wrong (docs/drivers.md)"
 
     def options(self) -> list[str]:
-        """Return the build options that switch off what the compiler cannot do."""
+        """Return the build options that switch off what the compiler cannot do, and on what few can."""
         switches = {
             "-DWITHOUT_PREFETCH": self.prefetch,
             "-DWITHOUT_NONTEMPORAL_STORES": self.nontemporal_stores,
             "-DPRIVATE_MEMORY_APART": self.private_as_global,
             "-DWITHOUT_LONG_COMPARISONS": self.long_comparisons,
         }
-        return [option for option, works in switches.items() if not works]
+        added = {"-DWARP_SHUFFLES": self.warp_shuffles, "-DHALF_CONVERSIONS": self.half_conversions}
+        return [
+            *(option for option, works in switches.items() if not works),
+            *(option for option, works in added.items() if works),
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Return all as plain values, for JSON."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.compilation.kernel_objects import new_kernel
 from pytensor_cl.runtime.features.probe import ITEMS, Device, Probe, WrongResult, check_equal
 
 _ALIGNMENTS = (1, 4, 16, 64, 128, 256, 512, 1024, 4096)
@@ -417,6 +418,71 @@ def _long_comparisons(device: Device, text: str) -> bool:
     return True
 
 
+_SHUFFLES = """
+#define PROBE_SHUFFLE(mode, result, value, by, end) \\
+    asm volatile("shfl.sync." mode ".b32 %0, %1, %2, " end ", 0xffffffff;" : "=r"(result) : "r"(value), "r"(by))
+__kernel void probe_warp_shuffles(__global const uint *x, __global uint *o, const uint by)
+{
+    const uint at = get_global_id(0), count = get_global_size(0), value = x[at];
+    uint below, above, from, other, sum = value;
+    PROBE_SHUFFLE("down", below, value, by, "31");
+    PROBE_SHUFFLE("up", above, value, by, "0");
+    PROBE_SHUFFLE("idx", from, value, at / 32 + by, "31");
+    PROBE_SHUFFLE("bfly", other, value, by, "31");
+    for (int distance = 16; distance > 0; distance /= 2) {
+        uint next;
+        PROBE_SHUFFLE("down", next, sum, distance, "31");
+        sum += next;
+    }
+    PROBE_SHUFFLE("idx", sum, sum, 0, "31");
+    o[at] = below, o[count + at] = above, o[2 * count + at] = from, o[3 * count + at] = other, o[4 * count + at] = sum;
+}
+"""
+
+
+def _warp_shuffles(device: Device, text: str) -> bool:
+    by, x = 5, np.arange(ITEMS, dtype="uint32") ** 2
+    lane, warp = np.arange(ITEMS) % 32, np.arange(ITEMS) // 32
+    places = np.where(lane + by < 32, lane + by, lane), np.where(lane >= by, lane - by, lane), warp + by, lane ^ by
+    wanted = [x[32 * warp + place] for place in places]
+    o = np.zeros((5, ITEMS), "uint32")
+    for group in (64, 128):
+        buffer = device.buffer(o)
+        device.run(device.kernel(text, "probe_warp_shuffles"), ITEMS, group, device.buffer(x), buffer, np.uint32(by))
+        got = device.read(buffer, o)
+        check_equal("shuffles", got, [*wanted, x.reshape(-1, 32).sum(1, dtype="uint32").repeat(32)])
+    return True
+
+
+_HALVES = """
+__kernel void probe_half_conversions(__global const ushort *x, __global float *wide, __global ushort *narrow)
+{
+    const int at = get_global_id(0);
+    float value;
+    ushort bits;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x[at]));
+    wide[at] = value;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value * 1.0001f));
+    narrow[at] = bits;
+}
+"""
+
+
+def _half_conversions(device: Device, text: str) -> bool:
+    bits = np.arange(1 << 16, dtype="uint16")
+    bits = bits[np.isfinite(bits.view("float16"))]
+    wide, narrow = np.zeros(bits.size, "float32"), np.zeros_like(bits)
+    wide_buffer, narrow_buffer = device.buffer(wide), device.buffer(narrow)
+    kernel = device.kernel(text, "probe_half_conversions")
+    device.run(kernel, bits.size, None, device.buffer(bits), wide_buffer, narrow_buffer)
+    wanted = bits.view("float16").astype("float32")
+    check_equal("float32 of float16", device.read(wide_buffer, wide), wanted)
+    with np.errstate(over="ignore"):
+        wanted = (wanted * np.float32(1.0001)).astype("float16")
+    check_equal("float16 of float32", device.read(narrow_buffer, narrow), wanted.view("uint16"))
+    return True
+
+
 def _profiling(device: Device, text: str) -> bool:
     properties = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(device.context, device.handle, properties=properties)
@@ -426,6 +492,131 @@ def _profiling(device: Device, text: str) -> bool:
     profile = event.profile
     if not 0 < profile.queued <= profile.submit <= profile.start <= profile.end:
         raise WrongResult("the times of an event are not in order")
+    return True
+
+
+# A product of matrices by 32 neighbouring work-items: A is (rows, 2 * k), B (2 * k, 8). Fragments as in PTX ISA,
+# "Matrix Fragments for mma.m16n8k8" and "mma.m8n8k4" with .f64 type.
+_MATRIX_F64 = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+__kernel __attribute__((reqd_work_group_size(32, 2, 1)))
+void probe_matrix_f64(__global const double *a, __global const double *b, __global double *o)
+{
+    const int r = get_local_id(0) / 4, c = get_local_id(0) % 4;
+    a += get_local_id(1) * ROWS * 2 * DEPTH;
+    b += get_local_id(1) * 2 * DEPTH * 8;
+    o += get_local_id(1) * ROWS * 8;
+    double c0 = 0, c1 = 0, c2 = 0, c3 = 0;
+    for (int k = c; k < 2 * DEPTH; k += DEPTH) {
+        INSTRUCTION
+    }
+    o[r * 8 + 2 * c] = c0;
+    o[r * 8 + 2 * c + 1] = c1;
+    if (ROWS == 16) {
+        o[(r + 8) * 8 + 2 * c] = c2;
+        o[(r + 8) * 8 + 2 * c + 1] = c3;
+    }
+}
+"""
+_INSTRUCTIONS = {
+    8: """__asm__ volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+d"(c0), "+d"(c1), "+d"(c2), "+d"(c3)
+            : "d"(a[r * 16 + k]), "d"(a[(r + 8) * 16 + k]), "d"(a[r * 16 + k + 4]), "d"(a[(r + 8) * 16 + k + 4]),
+              "d"(b[k * 8 + r]), "d"(b[(k + 4) * 8 + r]));""",
+    4: """__asm__ volatile(
+            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(c0), "+d"(c1) : "d"(a[r * 8 + k]), "d"(b[k * 8 + r]));""",
+}
+
+
+def matrix_f64_text(depth: int) -> str:
+    """Return the kernel for one of the instructions for matrices of float64."""
+    text = _MATRIX_F64.replace("INSTRUCTION", _INSTRUCTIONS[depth])
+    return text.replace("ROWS", str(2 * depth)).replace("DEPTH", str(depth))
+
+
+def _matrix_f64(device: Device, text: str) -> int:
+    """Return the k of the largest instruction that builds and computes right.
+
+    Each is a program of its own, as one that the device lacks does not build.
+    """
+    failure: Exception = WrongResult("no instruction")
+    for depth in _INSTRUCTIONS:
+        opened = Device(device.handle)  # a failed command may leave a queue useless
+        random = np.random.default_rng(depth)
+        a = random.integers(-99, 99, (2, 2 * depth, 2 * depth)).astype("float64")
+        b, o = random.integers(-99, 99, (2, 2 * depth, 8)).astype("float64"), np.zeros((2, 2 * depth, 8))
+        try:
+            kernel, buffer = new_kernel(opened.build(matrix_f64_text(depth)), "probe_matrix_f64"), opened.buffer(o)
+            arguments = opened.buffer(a), opened.buffer(b), buffer  # a kernel does not keep them
+            for index, argument in enumerate(arguments):
+                kernel.set_arg(index, argument)
+            cl.enqueue_nd_range_kernel(opened.queue, kernel, (32, 2), (32, 2))
+            check_equal("a product of matrices", opened.read(buffer, o), a @ b)
+        except Exception as error:  # drivers raise anything
+            failure = error
+        else:
+            return depth
+    raise failure
+
+
+_VOTES = """
+__kernel void probe_warp_votes(__global const int *x, __global uint *o)
+{
+    __local volatile uint next[4 * 32];
+    const int at = get_global_id(0), item = get_local_id(0), lane = item % 32, value = x[at];
+    uint mask;
+    for (int k = item; k < 4 * 32; k += get_local_size(0))
+        next[k] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int turn = 0; turn < 3; turn++) {
+        asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
+            : "=r"(mask) : "r"(value));
+        mask = value ? mask : ~mask;
+        const uint before = next[item / 32 * 32 + value], lower = popcount(mask & (1u << lane) - 1);
+        asm volatile("bar.warp.sync 0xffffffff;" : : : "memory");
+        if (lower == 0)
+            next[item / 32 * 32 + value] = before + popcount(mask);
+        asm volatile("bar.warp.sync 0xffffffff;" : : : "memory");
+        o[turn * get_global_size(0) + at] = before + lower;
+    }
+}
+"""
+
+
+def _warp_votes(device: Device, text: str) -> bool:
+    x, o = (np.arange(ITEMS) ** 2 % 7 < 3).astype("int32"), np.zeros((3, ITEMS), "uint32")
+    ones = x.reshape(-1, 32)
+    zeros = 1 - ones
+    lower = np.where(ones, ones.cumsum(1), zeros.cumsum(1)) - 1  # among the equal values of 32 work-items
+    equal = np.where(ones, ones.sum(1, keepdims=True), zeros.sum(1, keepdims=True))
+    for group in (32, 128):
+        buffer = device.buffer(o)
+        device.run(device.kernel(text, "probe_warp_votes"), ITEMS, group, device.buffer(x), buffer)
+        check_equal("votes of a warp", device.read(buffer, o), [(lower + turn * equal).ravel() for turn in range(3)])
+    return True
+
+
+_FLOAT_ATOMICS = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+__kernel void probe_float_atomics(__global float *x, __global double *y)
+{
+    const int at = get_global_id(0);
+    asm volatile("red.global.add.f32 [%0], %1;" : : "l"(x + at % 3), "f"((float)at) : "memory");
+    asm volatile("red.global.add.f64 [%0], %1;" : : "l"(y + at % 5), "d"((double)at) : "memory");
+}
+"""
+
+
+def _float_atomics(device: Device, text: str) -> bool:
+    numbers = np.arange(ITEMS)
+    starts = np.full(3, 0.5, "float32"), np.full(5, 0.5, "float64")
+    buffers = [device.buffer(start) for start in starts]
+    device.run(device.kernel(text, "probe_float_atomics"), ITEMS, 64, *buffers)
+    for buffer, start in zip(buffers, starts, strict=True):
+        check_equal("atomic sums", device.read(buffer, start), np.bincount(numbers % len(start), numbers) + 0.5)
     return True
 
 
@@ -440,10 +631,15 @@ PROBES: tuple[Probe, ...] = (
     Probe("vectors", [], _vector_text(), _vectors),
     Probe("fp64", False, _FP64, _fp64, extension="cl_khr_fp64"),
     Probe("fp16", False, _FP16, _fp16, extension="cl_khr_fp16"),
+    Probe("warp_shuffles", False, _SHUFFLES, _warp_shuffles, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("half_conversions", False, _HALVES, _half_conversions, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("warp_votes", False, _VOTES, _warp_votes, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("float_atomics", False, _FLOAT_ATOMICS, _float_atomics, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("host_alignment", 0, _HOST, _host_alignment, of_cpus=True),
     Probe("struct_arguments", False, _STRUCTS, _struct_arguments),
     Probe("maps", False, _MAPS, _maps, of_cpus=True),
     Probe("private_as_global", False, _PRIVATE, _private_as_global, is_risky=True, of_cpus=True),
     Probe("nontemporal_stores", False, _NONTEMPORAL, _adds_one("probe_nontemporal_stores", 4), is_risky=True),
     Probe("prefetch", False, _PREFETCH, _adds_one("probe_prefetch", 1), is_risky=True),
+    Probe("matrix_f64", 0, "", _matrix_f64, is_risky=True, extension="cl_nv_compiler_options"),
 )

@@ -138,6 +138,13 @@ class Memory:
         self._on_allocation(buffer)
         return buffer
 
+    def allocate_divisible(self, nbytes: int) -> "cl.Buffer":
+        """Return a buffer outside the pools, which may have sub-buffers.
+
+        Raises `OutOfDeviceMemory`: the device has not enough memory.
+        """
+        return self._try_to_allocate(self._allocate_divisible, nbytes)
+
     def free_idle(self) -> None:
         """Release the free buffers that are kept for reuse. Captured graphs use none of them."""
         self._queue.finish_raw()

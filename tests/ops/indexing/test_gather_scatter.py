@@ -7,6 +7,7 @@ import pytest
 
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
+from pytensor_cl.routines.indexing.gather_scatter import Scatter
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.helpers import assert_all_on_device, assert_on_device, opencl
 
@@ -112,6 +113,20 @@ def test_gradients(context, given):
     outputs = [pytensor.grad(cost, wrt) for cost, wrt in zip(costs, [x, c, c, x], strict=True)]
     outputs.append(pytensor.grad((pt.set_subtensor(x[i], given.y) ** 2).sum(), given.y))
     assert_on_device(given.compare(outputs), GATHER, SCATTER)
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_flag_of_atomic_additions(context, given, monkeypatch, flag):
+    made = []
+
+    def scatter(*arguments, **options):
+        made.append(options)
+        return Scatter(*arguments, **options)
+
+    monkeypatch.setattr("pytensor_cl.ops.indexing.gather_scatter.Scatter", scatter)
+    with pytensor.config.change_flags(opencl__float_atomics=flag):
+        given.compare([pt.inc_subtensor(given.x[given.i], given.y), pt.set_subtensor(given.x[given.i], 2)])
+    assert {(options["accumulate"], options["atomics"]) for options in made} == {(True, flag), (False, False)}
 
 
 def test_values_may_not_be_repeated_unseen(context):

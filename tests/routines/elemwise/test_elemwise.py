@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.emitter import Emitter, Value
+from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.base.units import share_out
 from pytensor_cl.routines.elemwise import routine as elemwise
 from pytensor_cl.routines.elemwise.routine import Copy, Elemwise, Fill, contiguous
-from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.layout import Layout, collapse
 
 SIZES = (0, 1, 3, 16, 17, 1000)
 
@@ -92,6 +94,88 @@ def test_many_elements_for_each_work_item(context, schedule, rng, monkeypatch):
         size = 5 * 16 * context.info.compute_units + rest
         check(context, schedule, normal(rng, size), normal(rng, size))
         check(context, schedule, normal(rng, size)[::-1], normal(rng, 2 * size)[::2])
+
+
+def added(context, schedule, arrays, views, shape, broadcast, dtype="float32"):
+    """Compare a sum of two arrays with NumPy's, and return the units of the plan."""
+    function = Function((dtype, dtype), (dtype,), lambda x, y: (x + y,))
+    routine = Elemwise(context, function, broadcast, len(shape), (False, False), schedule)
+    output = context.empty(shape, dtype)
+    routine.launch((output,), views)
+    np.testing.assert_array_equal(output.to_host(), arrays[0] + arrays[1])
+    shape, strides = collapse(shape, [v.layout.broadcast_to(shape).strides for v in (*views, output)])
+    return share_out(shape, routine._lanes, routine._has_vectors(shape, strides))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 127, 128, 129, 1023, 1028])
+def test_vectors_of_whole_arrays(context, schedule, rng, dtype, size):
+    """Aligned and not, with a part of a vector at the end."""
+    if dtype == "float64" and not context.info.has_fp64:
+        pytest.skip("no fp64")
+    x, y = (rng.integers(0, 50, size + 4).astype(dtype) for _ in range(2))
+    on_device = context.from_host(x), context.from_host(y)
+    for start in (0, 4, 1):
+        arrays, views = [a[start:][:size] for a in (x, y)], [a[start:][:size] for a in on_device]
+        units = added(context, schedule, arrays, views, (size,), ((False,),) * 2, dtype)
+        if schedule == "simt" and size > 1:
+            assert units.vectors == ceil_div(size, 2 if dtype == "float64" else 4)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 31, 36, 64, 65, 128, 129, 300])
+def test_rows_that_are_repeated(context, schedule, rng, columns):
+    """Every row of one array, one element of each row of the other; three dimensions; rows of any alignment."""
+    rows, column = normal(rng, 1, columns), normal(rng, 40, 1)
+    table = normal(rng, 40, columns)
+    for x, y, known in (
+        (column, rows, ((False, True), (True, False))),
+        (table, rows, ((False, False), (True, False))),
+        (table, column, ((False, False), (False, True))),
+        (table, column, ((False, False), (False, False))),
+    ):
+        units = added(context, schedule, (x, y), [context.from_host(a) for a in (x, y)], (40, columns), known)
+        has_vectors = columns % 4 == 0 and not (y is column and not known[1][1])
+        assert schedule == "cpu" or bool(units.vectors) == has_vectors
+    x, y = normal(rng, 5, 1, columns), normal(rng, 1, 7, columns)
+    known = (False, True, False), (True, False, False)
+    added(context, schedule, (x, y), [context.from_host(a) for a in (x, y)], (5, 7, columns), known)
+    store = normal(rng, 40, columns + 3)
+    view = context.from_host(store)[:, 3:]
+    added(
+        context,
+        schedule,
+        (store[:, 3:], column),
+        (view, context.from_host(column)),
+        (40, columns),
+        ((False, False), (False, True)),
+    )
+
+
+def test_long_functions_off_the_vectors(context, schedule, rng):
+    """Two calls: where arrays are not aligned, one element after the other."""
+    if schedule == "cpu":
+        pytest.skip("of schedule simt")
+
+    def compute(x):
+        return ((x.call("exp") + x.call("sin")),)
+
+    function = Function(("float32",), ("float32",), compute, operations=4)
+    for size in (1, 4, 6, 129, 1000):
+        for start in (0, 1):
+            x = normal(rng, size + 1)
+            routine = Elemwise(context, function, ((False,),), 1, (False,), schedule)
+            got = routine(context.from_host(x)[start:][:size])[0].to_host()
+            x = x[start:][:size]
+            np.testing.assert_allclose(got, np.exp(x) + np.sin(x), rtol=1e-5, atol=1e-6)
+            assert "q < 4" in routine.sources()[0].source
+
+
+def test_units_of_rows(schedule):
+    assert share_out((), 4) == (1, 1, 0, 1, 1, 0)
+    assert share_out((1000,), 1) == (1000, 1000, 0, 1000, 1, 0)
+    assert share_out((1000,), 4, True) == (256, 8, 250, 250, 1, 5)
+    assert share_out((7, 9), 4) == (7 * 4, 1, 0, 3, 2, 2)
+    assert share_out((7, 129), 4) == (7 * 64, 2, 0, 33, 2, 5)
 
 
 def test_zero_dimensions(context, schedule, rng):
@@ -312,6 +396,17 @@ def test_too_many_parameters_go_through_a_buffer(context, schedule, rng, monkeyp
         frugal(context.from_host(x), context.from_host(y)), expected_fused(context, x, y), strict=True
     ):
         np.testing.assert_allclose(one.to_host(), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "complex64", "complex128"])
+@pytest.mark.parametrize("size", [1, 5, 129, 1000])
+def test_copy_of_pairs_and_halves(context, schedule, rng, dtype, size):
+    if dtype == "complex128" and not context.info.has_fp64:
+        pytest.skip("no fp64")
+    x = rng.integers(0, 100, size + 1).astype(dtype)
+    for start in (0, 1):
+        got = Copy(context, dtype, 1, schedule=schedule)(context.from_host(x)[start:])[0]
+        np.testing.assert_array_equal(got.to_host(), x[start:], strict=True)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float64"])

@@ -1,7 +1,5 @@
 """Matrix products against NumPy, on every driver, with both schedules."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -247,71 +245,6 @@ def test_long_sums_are_split(context, rng, dtype, schedule, monkeypatch):
             else:
                 np.testing.assert_array_equal(np.asarray(got), alpha * (a @ b) + beta * c)
     assert all(plan.passes.final is not None for plan in routine._plans._plans.values())
-
-
-def _need_large_tiles(context):
-    if not context.info.has_large_tiles:
-        pytest.skip(f"{context.info.name}: no tiles that fill the registers of a GPU")
-
-
-def test_large_tiles(context, rng):
-    _need_large_tiles(context)
-    for flags in ({}, {"has_c": True}):
-        routine = Gemm(context, "float32", schedule="simt", **flags)
-        for m, k, n, rows in ((256, 8, 257, 128), (300, 19, 383, 64), (129, 100, 520, 64), (128, 0, 512, 128)):
-            shape = schedule_simt.GemmShape(m, n, k, ())
-            tile = routine._work_group_tile(shape)
-            assert (tile.template, tile.rows) == ("gemm/simt_double_buffered", rows)
-            c, a, b = draw(rng, "float32", m, n), draw(rng, "float32", m, k), draw(rng, "float32", k, n)
-            for place in PLACEMENTS if k else ("rows",):
-                operands = [PLACEMENTS[place](context, x) for x in (a, b)]
-                if flags:
-                    inputs = (context.from_host(c), np.float32(2), *operands, np.float32(3))
-                    check(routine(*inputs)[0], 2, a, b, 3, c)
-                else:
-                    check(routine(*operands)[0], 1, a, b)
-
-
-def test_large_tiles_of_split_sums(context, rng, monkeypatch):
-    _need_large_tiles(context)
-    monkeypatch.setattr(schedule_simt, "SIMT_SPLIT_K_DEPTH", 50)
-    info = replace(context.info, compute_units=8)
-    monkeypatch.setattr(
-        Gemm, "_work_group_tile", lambda _, p: schedule_simt.select_tile(p, info, np.dtype("float32"), 16)
-    )
-    a, b = draw(rng, "float32", 70, 210), draw(rng, "float32", 210, 130)
-    routine = Gemm(context, "float32", schedule="simt")
-    (got,) = routine(*map(context.from_host, (a, b)))
-    check(got, 1, a, b)
-    (plan,) = routine._plans._plans.values()
-    assert plan.passes.final is not None
-
-
-def test_large_tiles_of_batches(context, rng):
-    _need_large_tiles(context)
-    a, b = draw(rng, "float32", 3, 2, 130, 40), draw(rng, "float32", 2, 40, 129)
-    routine = BatchedGemm(context, "float32", schedule="simt")
-    (got,) = routine(context.from_host(a), context.from_host(b))
-    check(got, 1, a, b)
-
-
-def test_tile_suits_the_product(context):
-    info = replace(context.info, compute_units=100, max_work_group_size=256, local_memory=32768)
-    wanted = {
-        (4096, 4096, 4096): ("gemm/simt_double_buffered", 1),
-        (1024, 1024, 1024): ("gemm/simt_double_buffered", 1),
-        (512, 512, 4096): ("gemm/simt_double_buffered", 6),
-        (256, 256, 256): ("gemm/simt", 1),
-        (10, 64, 100_000): ("gemm/simt", 200),
-        (10, 64, 100): ("gemm/simt", 1),
-    }
-    for (m, n, k), what in wanted.items():
-        tile = schedule_simt.select_tile(schedule_simt.GemmShape(m, n, k, ()), info, np.dtype("float32"), 16)
-        assert (tile.template, tile.split_k) == what
-    small = replace(info, local_memory=16384)
-    shape = schedule_simt.GemmShape(4096, 4096, 4096, ())
-    assert schedule_simt.select_tile(shape, small, np.dtype("float32"), 16).template == "gemm/simt"
-    assert schedule_simt.select_tile(shape, info, np.dtype("float64"), 16).template == "gemm/simt"
 
 
 @pytest.mark.parametrize("depth", [4096, 128])

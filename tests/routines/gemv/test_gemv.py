@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.gemv import routine
 from pytensor_cl.routines.gemv.routine import Dot, Gemv, Ger
+from pytensor_cl.runtime.layout import Layout
 from tests.routines.products import FLOATS, check, draw, maker
 
 SIZES = [
@@ -188,3 +190,97 @@ def test_bool_is_not_supported(context):
 def test_float32_kernels_do_not_mention_double(context, make):
     for kind in (Gemv, Dot, Ger):
         assert all("double" not in s.source + "".join(s.preambles) for s in make(kind, "float32").sources())
+
+
+# Sizes, placement of the matrix, and the kernel on schedule simt with whether it loads vectors.
+SIMT_CASES = [
+    ((5, 1), "rows", "col", False),
+    ((1, 40), "rows", "rows", True),
+    ((300, 32), "rows", "rows", True),
+    ((129, 36), "rows", "rows", True),
+    ((127, 31), "rows", "rows", False),
+    ((1025, 3), "rows", "rows", False),
+    ((70, 29), "sliced", "rows", False),
+    ((2, 1200), "rows", "long", True),
+    ((3, 1201), "rows", "long", False),
+    ((3, 5000), "backwards", "long", True),
+    ((1, 60_001), "rows", "long", True),
+    ((9, 9001), "sliced", "long", False),
+    ((32, 3000), "columns", "col", True),
+    ((33, 3000), "columns", "col", False),
+    ((260, 70), "columns", "col", True),
+    ((4, 1), "columns", "col", True),
+    ((3, 257), "columns", "col", False),
+    ((8, 100), "backwards columns", "col", True),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("is_split", [False, True])
+def test_simt_kernels(context, rng, monkeypatch, dtype, is_split):
+    """Each kernel, with and without vectors, and with so many parts of k that the last launch has several groups."""
+    monkeypatch.setattr(routine, "SPLIT_GROUPS_PER_UNIT", 1000)
+    gemv = Gemv(context, dtype, schedule="simt", has_y=True)
+    splits, split_simt = [], routine.split_simt
+
+    def split(p, *args):
+        found = split_simt(p, *args)
+        parts = max(1, p.k // 32) if is_split and found.variant != "rows" else 1
+        splits.append(found._replace(split_k=parts))
+        return splits[-1]
+
+    monkeypatch.setattr(routine, "split_simt", split)
+    parts = 1
+    for (m, k), place, variant, is_vector in SIMT_CASES:
+        a, x, y = draw(rng, dtype, m, k), draw(rng, dtype, k), draw(rng, dtype, m)
+        alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(-2)
+        operands = context.from_host(y), alpha, PLACEMENTS[place](context, a), context.from_host(x), beta
+        if place.startswith("backwards"):
+            operands = (*operands[:3], backwards(context, x), beta)
+        (got,) = gemv(*operands)
+        assert (splits[-1].variant, splits[-1].is_vector) == (variant, is_vector), (m, k, place)
+        parts = max(parts, splits[-1].split_k)
+        if dtype == "int8":
+            np.testing.assert_array_equal(np.asarray(got), alpha * (a @ x) + beta * y)
+        else:
+            check(got, alpha, a, x, beta, y)
+    assert (parts > 300) == is_split
+
+
+def test_simt_splits_of_a_large_device():
+    """Tiles, vectors and parts of k on 132 compute units."""
+
+    def split(m, k, row, col):
+        p = routine._Problem(m, k, (0, 0, 0, 0), row, col, 1, 1, 1)
+        return routine.split_simt(p, 4, 256, 132)
+
+    assert split(400_000, 32, 32, 1) == ("rows", True, 8, 3125, 1)
+    assert split(32, 400_000, 1, 32) == ("col", True, 8, 1, 528)
+    assert split(16384, 4096, 4096, 1) == ("rows", True, 64, 1024, 1)
+    assert split(1 << 18, 4096, 4096, 1) == ("rows", True, 32, 8192, 1)
+    assert split(50, 20_000, 1, 50) == ("col", False, 32, 2, 122)
+    assert split(1, 1 << 24, 0, 1) == ("long", True, 256, 1, 528)
+    assert split(400_000, 1, 1, 1) == ("col", False, 32, 12_500, 1)
+    assert split(4, 1 << 31, 1 << 31, 1).variant == "long"
+
+
+def test_simt_kernels_check_alignment(context, rng):
+    """Vectors are loaded where strides allow it, but not from addresses that do not."""
+    base, x = draw(rng, "float32", 4000), context.from_host(draw(rng, "float32", 700))
+    device, host = context.from_host(base), np.asarray(x)
+    gemv = Gemv(context, "float32", schedule="simt")
+    for m, k in ((50, 32), (2, 640)):
+        for shift in range(4):
+            a = base[shift : shift + m * k].reshape(m, k)
+            matrix = device[shift : shift + m * k].view(Layout((m, k), (k, 1), shift))
+            check(gemv(matrix, x[3 - shift : 3 - shift + k])[0], 1, a, host[3 - shift : 3 - shift + k])
+            check(gemv(matrix.T, x[:m])[0], 1, a.T, host[:m])
+
+
+def test_simt_rows_that_are_equal_have_equal_products(context, rng):
+    for k in (19, 32, 1000):
+        a = np.repeat(draw(rng, "float32", 1, k), 300, axis=0)
+        for place in ("rows", "columns"):
+            gemv = Gemv(context, "float32", schedule="simt")
+            (got,) = gemv(PLACEMENTS[place](context, a), context.from_host(draw(rng, "float32", k)))
+            assert len(set(np.asarray(got))) == 1

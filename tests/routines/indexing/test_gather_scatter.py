@@ -1,15 +1,22 @@
 """Gather and scatter against NumPy."""
 
+import re
+from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
+from pytensor_cl.codegen.template import kernel_source
+from pytensor_cl.routines.base.ndrange import WorkGroupLimits
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Sorted
+from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter, _Atomic, _Few, _Sorted
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
+from pytensor_cl.routines.indexing.scatter_few import cut_few
 from pytensor_cl.routines.indexing.scatter_order import OrderPlan
+from pytensor_cl.runtime.context import Context, Settings
 from tests.conftest import DRIVERS
 
 ALL = slice(None)
@@ -157,6 +164,7 @@ def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
     """Schedule simt: segments that begin and end anywhere, in many levels; those of a few values are NumPy's to the bit."""
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
     monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_sorted.SORTED_CHUNK_VALUES", 4)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
     x, cases = values_of(dtype, shape, rng), []
     for lengths in ([1] * 40, [4] * 9, [3, 5, 1, 4], [64], [5] * 8, [1, 63, 2, 17], [300], [0, 1, 9, 0, 130, 4]):
         i = np.repeat(rng.permutation(40)[: len(lengths)], lengths)
@@ -169,9 +177,170 @@ def test_sorted_positions(context, rng, monkeypatch, dtype, shape):
     check_all(context, cases)
 
 
-@pytest.mark.parametrize("accumulate", [True, False])
-def test_one_index_of_all(context, rng, accumulate):
+def way_of(routine):
+    (plan,) = routine._plans._plans.values()
+    return plan.way
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "complex64"])
+def test_few_positions(context, rng, dtype, monkeypatch):
+    """Schedule simt: any number of positions, of elements of each, and of values."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    cases = []
+    for rows, columns, count in (
+        (1, (), 1),
+        (1, (3,), 63),
+        (31, (), 64),
+        (32, (1,), 65),
+        (33, (2, 5), 1500),
+        (85, (), 20_000),
+        (127, (33,), 129),
+        (129, (), 3000),
+        (300, (7,), 513),
+    ):
+        x, y = (rng.integers(-3, 4, (n, *columns)).astype(dtype) for n in (rows, count))  # sums are exact in any order
+        i = rng.integers(-rows, rows, count)
+        if count > 1000:
+            i[100:900] = 5
+        cases.append(Case(context, "simt", x, (i,), y))
+    x, i, j = rng.integers(0, 4, (6, 7, 8)).astype(dtype), rng.integers(-6, 6, (30, 5)), rng.integers(-7, 7, 5)
+    wide = rng.integers(0, 4, (30, 5, 8)).astype(dtype)
+    cases += [Case(context, "simt", x, index, x[index]) for index in ((ALL, i), (i, j), (2, j), (i, slice(1, 7, 2)))]
+    cases.append(Case(context, "simt", x, (i, j), np.broadcast_to(wide[:, :1], wide.shape)))
+    check_all(context, cases)
+    assert all(isinstance(way_of(case.routines[1]), _Few) for case in cases)
+    mixed = Case(context, "simt", x, (i, ALL, j), x[i, :, j])
+    mixed.check()
+    assert isinstance(way_of(mixed.routines[1]), _Sorted)  # two positions may mean the same element
+
+
+@pytest.mark.parametrize("shape", [(40,), (6, 7), (3, 40)])
+def test_few_positions_of_arrays_of_any_strides(context, rng, shape):
+    """What is added to is read where it is, if its elements are evenly apart."""
+    x, i = rng.integers(-3, 4, (2, *shape)).astype("float32"), rng.integers(0, 3, 2000)
+    y, device = rng.integers(-3, 4, (2000, *shape[1:])).astype("float32"), context.from_host(x)
+    of = {"value_dtype": "float32", "value_ndim": y.ndim, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", len(shape), [0], [("int64", 1)], **of)
+    one = context.from_host(x[0].ravel()[5:6])
+    zeros = one.view(one.layout._replace(shape=shape, strides=(0,) * len(shape)))
+    cases = [(device[1], x[1]), (device[0, ::-1], x[0, ::-1]), (zeros, np.full(shape, x[0].ravel()[5]))]
+    for array, host in cases:
+        got = add(array, context.from_host(y), context.from_host(i))[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, host, y, i))
+    assert all(isinstance(plan.way, _Few) for plan in add._plans._plans.values())
+    np.testing.assert_array_equal(device.to_host(), x)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int64"])
+def test_few_positions_by_indices_of_any_strides(context, rng, kind):
+    """They are read where they are; the call ends with an error for one that is out of range."""
+    many = rng.integers(0, 50, (70, 40)).astype(kind)
+    many[::2] -= 50 if kind[0] == "i" else 0
+    x, y, at = rng.integers(-3, 4, (50, 2)).astype("float32"), np.ones((2100, 2), "float32"), context.from_host(many)
+    for pick in (lambda i: i[5:].ravel()[:2100], lambda i: i.T[:30], lambda i: i[::2, :1].repeat(60, 0)):
+        host = pick(many)
+        is_view = host.shape == (30, 70)
+        index = at.view(at.layout.transpose((1, 0)))[:30] if is_view else context.from_host(host)
+        value = y[: host.size].reshape(*host.shape, 2)
+        of = {"value_dtype": "float32", "value_ndim": value.ndim, "schedule": "simt", "accumulate": True}
+        add = Scatter(context, "float32", 2, [0], [(kind, host.ndim)], **of)
+        got = add(*map(context.from_host, (x, value)), index)[0].to_host()
+        add.check()
+        np.testing.assert_array_equal(got, expected_scatter(True, x, value, host))
+        assert way_of(add).add.is_direct != is_view
+    wrong = np.zeros(1500, kind)
+    wrong[1300] = 50
+    of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", 2, [0], [(kind, 1)], **of)
+    with pytest.raises(IndexError, match="index 50 is out of bounds for axis 0 with size 50"):
+        add(*map(context.from_host, (x, y[:1500], wrong)))
+        add.check()
+
+
+def test_work_of_few_positions(context):
+    """Chunks keep the device busy, none so long that a sum in float32 loses digits."""
+    cut = partial(cut_few, WorkGroupLimits(context), 132, 4)
+    small, large = cut(85, 1, 1_200_000), cut(85, 1, 1 << 30)
+    assert small.parts == pytest.approx(792, abs=5) and small.chunk * small.parts >= 1_200_000
+    assert large.chunk <= 1024 * large.group + large.group
+    assert cut(85, 32, 5000).parts * 16 * 2 <= 5000 + 32 * 16 * 2
+    assert cut(1 << 20, 1, 1 << 22) is None
+    assert cut(300, 1, 100_000).tiles == (3, 1) and cut(20, 100, 100_000).tiles == (1, 4)
+
+
+def test_few_positions_add_up_the_same_each_time(context, rng):
+    x, y, i = (v.astype("float32") for v in (rng.normal(size=90), rng.normal(size=50_000), rng.random(50_000)))
+    i = (90 * i**2).astype("int64")
+    of = {"value_dtype": "float32", "value_ndim": 1, "schedule": "simt"}
+    add = Scatter(context, "float32", 1, [0], [("int64", 1)], accumulate=True, **of)
+    first, second = (add(*map(context.from_host, (x, y, i)))[0].to_host() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    wanted = x + np.bincount(i, y, 90)
+    np.testing.assert_allclose(first, wanted, rtol=1e-5, atol=1e-4)
+    assert isinstance(way_of(add), _Few)
+
+
+def by_exchanges(name, **arguments):
+    """Render a kernel with what every device has in the place of the instructions of atomic additions."""
+    source = kernel_source(name, **arguments)
+    text, replaced = RED.subn("add_atomically(\\1, \\2);", source.source)
+    assert name != "indexing/scatter_atomic" or (replaced == 4 and "asm" not in text)
+    return source._replace(source=EXCHANGES + text) if replaced else source
+
+
+RED = re.compile(r'asm volatile\("red.global.add.f32 \[%0\], %1;" : : "l"\((\w+)\), "f"\((\w+)\) : "memory"\);')
+EXCHANGES = """
+static void add_atomically(__global float *x, const float value)
+{
+    int seen = *(volatile __global int *)x;
+    for (;;) {
+        const int before = atomic_cmpxchg((volatile __global int *)x, seen, as_int(as_float(seen) + value));
+        if (before == seen)
+            return;
+        seen = before;
+    }
+}
+"""
+
+
+def test_many_positions(context, rng):
+    """Schedule simt: segments of every length, with the sizes that users have."""
+    x, lengths = rng.normal(size=(4000, 3)).astype("float32"), np.append(rng.integers(0, 20, 3990), [64, 65, 200, 9000])
+    i = np.repeat(rng.permutation(4000)[: len(lengths)], lengths)
+    rng.shuffle(i)
+    y = rng.normal(size=(len(i), 3)).astype("float32")
+    of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, "float32", 2, [0], [("int64", 1)], **of)
+    got = add(*map(context.from_host, (x, y, i)))[0].to_host()
+    wanted = expected_scatter(True, x, y, i)
+    short = np.bincount(i, minlength=4000) <= 64
+    np.testing.assert_array_equal(got[short], wanted[short])  # to the bit
+    np.testing.assert_allclose(got, expected_scatter(True, x.astype("float64"), y, i), rtol=1e-5, atol=1e-4)
+    assert isinstance(way_of(add), _Sorted)
+
+
+@pytest.mark.parametrize(("columns", "count"), [((), 1), ((), 5000), ((3,), 1023), ((2, 5), 4096)])
+def test_atomic_additions(context, rng, monkeypatch, columns, count):
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.kernel_source", by_exchanges)
+    features = replace(context.info.features, float_atomics=True)
+    able = Context(context.name, context.entry, Settings(features=features))
+    x, y = (rng.integers(-9, 9, (n, *columns)).astype("float32") for n in (2000, count))  # sums are exact in any order
+    i = rng.integers(-2000, 2000, count)
+    kinds = {"value_dtype": "float32", "value_ndim": y.ndim, "schedule": "simt", "accumulate": True}
+    for device, atomics, way in ((able, True, _Atomic), (able, False, _Sorted), (context, True, _Sorted)):
+        add = Scatter(device, "float32", x.ndim, [0], [("int64", 1)], atomics=atomics, **kinds)
+        got = add(*map(device.from_host, (x, y, i)))[0].to_host()
+        np.testing.assert_array_equal(got, expected_scatter(True, x, y, i))
+        assert isinstance(way_of(add), way)
+
+
+@pytest.mark.parametrize(("accumulate", "few"), [(True, True), (True, False), (False, False)])
+def test_one_index_of_all(context, rng, accumulate, few, monkeypatch):
     """No work-item of schedule simt adds up more than a few values, one after the other."""
+    if not few:
+        monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
     x, count = rng.normal(size=(7, 3)).astype("float32"), 30_000
     y, i = rng.normal(size=(count, 3)).astype("float32") + 1, np.full(count, 4)
     of = {"value_dtype": "float32", "value_ndim": 2, "schedule": "simt"}
@@ -180,8 +349,7 @@ def test_one_index_of_all(context, rng, accumulate):
     wanted = x.copy()
     wanted[4] = x[4] + y.sum(axis=0, dtype="float64") if accumulate else y[-1]
     np.testing.assert_allclose(got.to_host(), wanted, rtol=1e-6)
-    (plan,) = scatter._plans._plans.values()
-    assert isinstance(plan.way, _Sorted)
+    assert isinstance(way_of(scatter), _Few if few else _Sorted)
 
 
 @pytest.mark.parametrize("cached", [0, 1 << 40])
@@ -200,6 +368,30 @@ def test_rows(context, rng, monkeypatch, cached):
     index = rng.integers(-40, 40, (300, 2))
     others = [Case(context, "cpu", values_of(dtype, (40, 9), rng), (index,)) for dtype in ("int8", "complex128")]
     check_all(context, cases + others)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "complex64"])
+@pytest.mark.parametrize("columns", [2, 3, 4, 32, 33, 129, 260])
+def test_rows_move_as_vectors(context, rng, dtype, columns):
+    """Odd and even numbers of rows; arrays that begin at any element; an index of two dimensions, and of the rows."""
+    x = rng.integers(-50, 50, (41, columns + 1)).astype(dtype)
+    device = context.from_host(x)
+    lanes = {"float64": 2, "complex64": 2}.get(dtype, 4)
+    for part in ((ALL, slice(columns)), (ALL, slice(1, None)), (slice(1, None, 2), slice(columns))):
+        for shape in ((1,), (300,), (7, 9)):
+            index = rng.integers(-20, 20, shape)
+            gather = Gather(context, dtype, 2, [0], [("int64", len(shape))], schedule="simt")
+            (got,) = gather(device[part], context.from_host(index))
+            np.testing.assert_array_equal(got.to_host(), x[part][index], strict=True)
+            source = gather.sources()[0].source
+            assert "_vector moved_1" in source and f"column + {lanes} <= end" in source
+            assert list(gather._kernels) == [gather.sources()[0]]
+    dense = context.from_host(np.ascontiguousarray(x[:, :columns]))
+    for shape in ((5,), (2, 3)):
+        index = rng.integers(-columns, columns, shape)
+        gather = Gather(context, dtype, 2, [slice(None), 0], [("int64", len(shape))], schedule="simt")
+        (got,) = gather(dense, context.from_host(index))
+        np.testing.assert_array_equal(got.to_host(), x[:, :columns][:, index], strict=True)
 
 
 def test_rows_are_gathered_by_any_strides(context, rng):

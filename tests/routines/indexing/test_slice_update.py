@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from pytensor_cl.routines.base import ndrange
+from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.indexing import slice_update
 from pytensor_cl.routines.indexing.slice_update import SliceUpdate
 
@@ -17,7 +19,10 @@ def expected(x, writes):
     return result
 
 
-def check(context, x, writes, device=None):
+pytestmark = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+def check(context, schedule, x, writes, device=None):
     """Write arrays that have the shape of what the index selects, or are repeated to that."""
     device = context.from_host(x) if device is None else device
     values = []
@@ -25,7 +30,7 @@ def check(context, x, writes, device=None):
         array = context.from_host(value)
         values.append(array.view(array.layout.broadcast_to(x[items].shape)))
     assert SliceUpdate.takes(context, str(x.dtype), x.ndim, len(writes))
-    routine = SliceUpdate(context, str(x.dtype), x.ndim, [adds for _, adds, _ in writes])
+    routine = SliceUpdate(context, str(x.dtype), x.ndim, [adds for _, adds, _ in writes], schedule)
     output = context.empty(x.shape, x.dtype)
     routine.launch(output, device, [items for items, *_ in writes], values)
     np.testing.assert_array_equal(output.to_host(), expected(x, writes), strict=True)
@@ -36,15 +41,15 @@ def values_of(dtype, shape, rng):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])
-def test_differences(context, rng, dtype):
+def test_differences(context, schedule, rng, dtype):
     """Lengths about those of a vector and of a part of a row."""
     for n in (1, 2, 17, 2048, 2049, 20011):
         x = values_of(dtype, n, rng)
-        check(context, x, [((slice(1, None),), True, x[1:]), ((slice(None, -1),), True, x[:-1])])
-        check(context, x, [((slice(None),), False, x[:1]), ((slice(None, None, 3),), True, x[::3])])
+        check(context, schedule, x, [((slice(1, None),), True, x[1:]), ((slice(None, -1),), True, x[:-1])])
+        check(context, schedule, x, [((slice(None),), False, x[:1]), ((slice(None, None, 3),), True, x[::3])])
 
 
-def test_dimensions(context, rng, monkeypatch):
+def test_dimensions(context, schedule, rng, monkeypatch):
     monkeypatch.setattr(slice_update, "MIN_ITEM_SLICED", 64)
     x = rng.normal(size=(13, 7, 21)).astype("float32")
     for items in (
@@ -57,11 +62,11 @@ def test_dimensions(context, rng, monkeypatch):
     ):
         value = rng.normal(size=x[items].shape).astype("float32")
         small = rng.normal(size=x[items].shape[-1:]).astype("float32")
-        check(context, x, [(items, True, value)])
-        check(context, x, [(items, False, small), ((slice(None, 5),), True, x[:5]), (items, True, value)])
+        check(context, schedule, x, [(items, True, value)])
+        check(context, schedule, x, [(items, False, small), ((slice(None, 5),), True, x[:5]), (items, True, value)])
 
 
-def test_strides_of_the_array(context, rng):
+def test_strides_of_the_array(context, schedule, rng):
     store = rng.normal(size=(40, 30)).astype("float32")
     device = context.from_host(store)
     one = device[:1, :1]
@@ -71,14 +76,27 @@ def test_strides_of_the_array(context, rng):
         (np.broadcast_to(store[:1, :1], (6, 40)), one.view(one.layout.broadcast_to((6, 40)))),
     ):
         rows = rng.normal(size=(3, x.shape[1])).astype("float32")
-        check(context, np.ascontiguousarray(x), [((slice(1, 4),), True, rows), ((slice(2, 5),), False, rows)], view)
+        check(
+            context,
+            schedule,
+            np.ascontiguousarray(x),
+            [((slice(1, 4),), True, rows), ((slice(2, 5),), False, rows)],
+            view,
+        )
 
 
-def test_no_dimensions(context):
-    check(context, np.array(3.0), [((), True, np.array(4.0))])
+def test_many_slices_and_long_indices(context, schedule, rng, monkeypatch):
+    monkeypatch.setattr(ndrange, "INT_LIMIT", 100)
+    x = rng.normal(size=(9, 30)).astype("float32")
+    writes = [((slice(k, None), slice(None, 30 - k)), k % 2 == 0, x[k:, k:]) for k in range(6)]
+    check(context, schedule, x, writes)
 
 
-def test_what_there_is_no_kernel_for(context):
+def test_no_dimensions(context, schedule):
+    check(context, schedule, np.array(3.0), [((), True, np.array(4.0))])
+
+
+def test_what_there_is_no_kernel_for(context, schedule):
     assert not SliceUpdate.takes(context, "float16", 1, 1)
     assert not SliceUpdate.takes(context, "complex64", 1, 1)
     assert not SliceUpdate.takes(context, "float32", 30, 30)

@@ -370,6 +370,62 @@ def test_long_indices_on_simt(context, rng, monkeypatch):
         close(got.to_host(), host[:, ::-1].sum(axis=axes, dtype="float64"))
 
 
+LOADS = 32 * 4 * 4  # elements that 32 work-items of a GPU load at once
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int64", "float64", "complex64"])
+def test_vectors_along_rows_on_gpus(context, rng, dtype):
+    lanes = reduction_plan.simt_lanes(dtype)
+    acc = {"bool": "int64", "float32": "float64"}.get(dtype, dtype)
+    for length in (lanes, 2 * lanes, 128, LOADS - lanes, LOADS, LOADS + lanes, LOADS + 1, 1000, 4 * LOADS + lanes):
+        routine = Reduction(context, "add", dtype, acc, acc, 2, (1,), schedule="simt")
+        host = values(rng, (9, length), dtype)
+        close(routine(context.from_host(host))[0].to_host(), host.sum(axis=1, dtype=acc))
+        ((variant, _),) = routine._single_pass.kernels
+        assert variant.along and variant.lanes == (1 if length % lanes else lanes)
+
+
+@pytest.mark.parametrize("operation, acc", [("add", "float64"), ("maximum", "float32"), ("add", "float32")])
+def test_rows_of_gpus_that_begin_anywhere(context, rng, operation, acc):
+    for has_fp64 in (True, False) if acc == "float64" else (True,):
+        routine = Reduction(context, operation, "float32", acc, "float32", 2, (1,), schedule="simt", has_fp64=has_fp64)
+        host = values(rng, (9, 1024), "float32")
+        whole = context.from_host(host)
+        found = routine._single_pass.kernels
+        for lanes, view in (
+            (4, lambda x: x),
+            (4, lambda x: x[::2, 4:1000]),
+            (1, lambda x: x[:, 1:1001]),
+            (1, lambda x: x[:, :1001]),
+            (1, lambda x: x[:, ::2]),
+        ):
+            close(routine(view(whole))[0].to_host(), expected(operation, view(host), acc, (1,)).astype("float32"))
+            assert any(variant.lanes == lanes for variant, _ in found)
+        assert {variant.lanes for variant, _ in found} == {1, 4}
+
+
+def test_chunks_of_vectors_on_gpus(context, rng):
+    for shape, axes in (((400_004,), (0,)), ((3, 100_000), (1,)), ((3, 100_004), (1,))):
+        routine = Reduction(context, "add", "float32", "float32", "float32", len(shape), axes, schedule="simt")
+        host = rng.integers(0, 5, shape).astype("float32")
+        close(routine(context.from_host(host))[0].to_host(), host.sum(axis=axes, dtype="float64"))
+        assert {variant.lanes for variant, _ in routine._partial_pass.kernels} == {4}
+        assert {variant.lanes for variant, _ in routine._final_pass.kernels} == {1}
+
+
+def test_work_items_along_rows():
+    def threads(rows, length, lanes=4):
+        problem = reduction_plan.normal_form((rows, length), (length, 1), (1,), {1})
+        return reduction_plan.split_simt(problem, 132, 256, may_split=False, lanes=lanes).threads_per_output
+
+    assert threads(64_000, 1000) == 32
+    assert threads(64_000, 1001, lanes=1) == 32
+    assert threads(64_000, 32) == 8
+    assert threads(64_000, 8) == 2
+    assert threads(2000, 1000) == 128  # few rows: all units are busy
+    assert threads(1, 1 << 20) == 256
+
+
 def test_scalar_input(context, schedule):
     routine = Reduction(context, "add", "float32", "float64", "float32", 0, schedule=schedule)
     assert routine(np.float32(1.5))[0].to_host() == 1.5

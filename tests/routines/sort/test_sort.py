@@ -138,7 +138,7 @@ def test_axes_and_layouts(context, rng, schedule, kind):
 
 def test_axes_and_layouts_of_digits(context, rng, schedule, radix_only, monkeypatch):
     monkeypatch.setattr(module, "GROUP_ITEMS", 64)
-    monkeypatch.setattr(sort_plan, "TILE_ELEMENTS", 256)  # what such a group moves
+    monkeypatch.setattr(module, "ITEM_ELEMENTS", 2)  # so that a row has several tiles
     for axis, shape in enumerate([(300, 2, 3), (2, 300, 3), (2, 3, 300)]):
         routine = ArgSort(context, "int32", 3, axis, schedule=schedule)
         check_layouts(context, rng, routine, [shape])

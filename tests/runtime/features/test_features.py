@@ -38,7 +38,7 @@ for name in ["", *job["names"]]:
         os.kill(os.getpid(), signal.SIGKILL)
     if name in {hangs_at!r}:
         signal.pause()
-    value = [2, 4, 8, 16] if name == "vectors" else 64 if name == "host_alignment" else True
+    value = [2, 4, 8, 16] if name == "vectors" else 64 if name in ("host_alignment", "matrix_f64") else True
     fails = name in {fails_at!r}
     print("{mark}" + json.dumps([name, not fails and value, "{error}" if fails else ""]), flush=True)
 """
@@ -158,7 +158,8 @@ def test_the_end_of_a_process_fails_one_probe(child, features_again):
         ("maps", "prefetch"), "the process ended with exit status 8: no such intrinsic"
     )
     before, after = NAMES[NAMES.index("maps") :], NAMES[NAMES.index("maps") + 1 :]
-    assert asked() == [[NAMES, True], [before, False], [after, False]]
+    last = NAMES[NAMES.index("prefetch") + 1 :]
+    assert asked() == [[NAMES, True], [before, False], [after, False], [last, False]]
 
 
 def test_a_process_that_hangs_fails_one_probe(child, features_again, monkeypatch):
@@ -263,6 +264,7 @@ def test_build_options():
     switched_off = ["-DWITHOUT_PREFETCH", "-DWITHOUT_NONTEMPORAL_STORES"]
     assert Features(prefetch=False, nontemporal_stores=False).options() == switched_off
     assert Features(long_comparisons=False).options() == ["-DWITHOUT_LONG_COMPARISONS"]
+    assert Features(warp_shuffles=True, half_conversions=True).options() == ["-DWARP_SHUFFLES", "-DHALF_CONVERSIONS"]
 
 
 def test_prefetches_are_in_one_template():
@@ -302,3 +304,19 @@ def test_a_driver_that_opens_no_context_has_an_error_of_ours(context, monkeypatc
     monkeypatch.setattr(cl, "Context", fail)
     with pytest.raises(UnusableDevice, match=r"driver: .*cannot be opened: .*DEVICE_NOT_AVAILABLE"):
         open_context(context.entry.stable_spec, "bad")
+
+
+def test_instructions_for_matrices_are_probed_one_by_one(context, monkeypatch):
+    """A device without them has none; where the larger one does not build, the smaller one is tried."""
+    built = []
+
+    def build(_, text):
+        built.append(text)
+        raise RuntimeError("ptxas fatal")
+
+    monkeypatch.setattr(probes.Device, "build", build)
+    probe = next(p for p in probes.PROBES if p.name == "matrix_f64")
+    result = probe_process._run(context.device, probe)
+    assert result.value == 0 and "ptxas fatal" in result.why
+    assert ["mma.sync.aligned.m16n8k8." in built[0], "mma.sync.aligned.m8n8k4." in built[1]] == [True, True]
+    assert not any(word in text for text in built for word in ("ROWS", "DEPTH", "INSTRUCTION"))

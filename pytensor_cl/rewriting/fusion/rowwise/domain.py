@@ -87,7 +87,8 @@ class FusionDomain(NamedTuple):
         if result is None or None in forms or any(self.form(v) is None for v in node.outputs):
             return False
         allowed = {FULL: (FULL, KEPT, VALUE), KEPT: (KEPT, VALUE), DROPPED: (DROPPED, VALUE)}[result]
-        return all(form in allowed for form in forms) and any(form is not VALUE for form in forms)
+        is_number = result is DROPPED and len(self.axes) == self.ndim
+        return all(form in allowed for form in forms) and (is_number or any(form is not VALUE for form in forms))
 
     def _accepts_view(self, node: Apply) -> bool:
         """Return whether a view only drops or restores the axes of the rows."""

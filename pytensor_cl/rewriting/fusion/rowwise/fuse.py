@@ -138,7 +138,9 @@ class _RowFusion:
         read = {v: None for node in group for v in node.inputs}
         for variable in read:
             owner = variable.owner
-            if owner in self._graph.number and (domain.is_full(owner) or _restores_axes(owner, domain)):
+            if owner in self._graph.number and (
+                domain.is_full(owner) or _restores_axes(owner, domain) or _makes_number(owner, domain)
+            ):
                 yield owner
         for variable in read:
             yield from (c for c, _ in self._fgraph.clients[variable] if self._leads_to_reduction(c, domain))
@@ -227,10 +229,26 @@ def _restores_axes(node: Apply, domain: FusionDomain) -> bool:
     return source is not None and reduction_domain(source) == domain
 
 
+def _makes_number(node: Apply, domain: FusionDomain) -> bool:
+    """Return whether a node computes one number for the only row, or its view: every work-item of a GPU computes it."""
+    if len(domain.axes) != domain.ndim or get_context(domain.context_name).info.schedule != "simt":
+        return False
+    made = node.inputs[0].owner if isinstance(node.op, GpuDimShuffle) else node
+    return made is not None and isinstance(made.op, GpuElemwise) and made.outputs[0].type.ndim == 0
+
+
 def _is_profitable(group: dict[Apply, None], domain: FusionDomain) -> bool:
-    """Return whether fusing saves a pass over memory: another reduction, or a full array, shares it."""
-    reductions = sum(isinstance(node.op, GpuCAReduce) for node in group)
-    return reductions > 0 and (reductions > 1 or any(domain.is_full(node) for node in group))
+    """Return whether fusing saves a pass over memory: another reduction, or a full array, shares it.
+
+    On a GPU a launch is worth as much where the reduction is short: of what another reduction has left.
+    """
+    reductions = [node for node in group if isinstance(node.op, GpuCAReduce)]
+    if len(reductions) == 1 and len(group) > 1 and get_context(domain.context_name).info.schedule == "simt":
+        source = reductions[0].inputs[0].owner
+        is_short = source is not None and isinstance(source.op, GpuCAReduce)
+        if is_short and any(isinstance(node.op, GpuElemwise) for node in group):
+            return True
+    return len(reductions) > 1 or (len(reductions) > 0 and any(domain.is_full(node) for node in group))
 
 
 def fuse_rows(fgraph: FunctionGraph) -> None:
