@@ -60,6 +60,7 @@ class SliceBinding:
         array = self._source.array_ref()
         if array is None:
             self._binding.bind(sub_buffer(self._source.buffer, offset))
+            self._bound_offset = -1  # the kernels do not have that of the last array any more
             return
         if self._array_ref() is not array:
             sub_buffers = self._sub_buffers = {}

@@ -159,6 +159,8 @@ class Indexing(Checked):
         arrays.
         """
         ndim, unused = max(1, len(shape)), 0 if arrays else 1
+        # The step along an axis of length 1 is not used, and may be too large for the kernel's numbers.
+        arrays = [a if a.length > 1 else a._replace(step=0) for a in arrays]
         shape, strides = collapse(shape, strides)
         rows = not any(s and s[-1] for s in strides[2:])  # an index means as many elements as the last dimension has
         last, size = shape[-1] if shape else 1, prod(shape)

@@ -57,8 +57,10 @@ def _axis(item: int | slice, n: int, y: int) -> _Axis:
         return _Axis(item % n, 1, 1, 0)
     start, stop, step = item.indices(n)
     count = len(range(start, stop, step))
-    if step > 0 or not count:
-        return _Axis(start, count, abs(step), y)
+    if count <= 1:  # the step may be too large for the kernel's numbers
+        return _Axis(start, count, 1, y)
+    if step > 0:
+        return _Axis(start, count, step, y)
     return _Axis(start + (count - 1) * step, count, -step, -y, (count - 1) * y)
 
 
@@ -67,6 +69,11 @@ def _axes(items: Items, shape: Sequence[int], value: Layout) -> list[_Axis]:
     items = (*items, *[slice(None)] * (len(shape) - len(items)))
     steps = iter(value.strides)
     return [_axis(i, n, next(steps) if isinstance(i, slice) else 0) for i, n in zip(items, shape, strict=True)]
+
+
+def _numbers(axis: _Axis) -> tuple[int, ...]:
+    """Return what the kernel needs of an axis; the step of a single value may be too large for its numbers."""
+    return axis if axis.taken > 1 else axis._replace(y=0)
 
 
 def _joins(n: int, outer: tuple[_Axis, ...], inner: tuple[_Axis, ...]) -> bool:
@@ -182,7 +189,8 @@ class SliceUpdate:
         extra = self._ndim - len(shape)
         whole = [_Axis(0, 1, 1, 0)] * extra
         columns = [[*whole, *(axis[w] for axis in axes)] for w in range(len(values))]
-        rest = (column[d][k] for k in range(4) for column in columns for d in range(self._ndim))
+        rest = (_numbers(column[d])[k] for k in range(4) for column in columns for d in range(self._ndim))
+        steps = [step if n > 1 else 0 for n, step in zip(shape, steps, strict=True)]
         numbers = [*[1] * extra, *shape, *[0] * extra, *steps, *rest]
         if self._schedule == "simt":
             return self._simt_plan(shape, numbers, [array, *values], shifts)

@@ -526,6 +526,16 @@ def test_vectors(context, schedule, rng, monkeypatch):
     check_all(context, cases + [Case(context, schedule, x, (i,), y) for y in uneven])
 
 
+def test_gather_along_an_axis_of_length_one_whose_stride_is_beyond_32_bits(context, schedule, rng):
+    x, zeros = rng.normal(size=(5, 9)).astype("float32"), np.zeros(4, "int64")
+    device = context.from_host(x)
+    for items in ((slice(None, None, 10**12),), (slice(None), slice(None, None, 10**12))):
+        entries = [slice(None)] * (len(items) - 1) + [0]
+        gather = Gather(context, "float32", 2, entries, [("int64", 1)], schedule=schedule)
+        (got,) = gather(device[items], context.from_host(zeros))
+        np.testing.assert_array_equal(got.to_host(), np.take(x[items], zeros, len(items) - 1))
+
+
 def test_values_are_repeated(context, schedule, rng):
     x, i = rng.normal(size=(6, 8)).astype("float32"), rng.integers(-6, 6, (3, 4))
     shapes = [(), (1,), (8,), (4, 1), (4, 8), (1, 4, 8), (3, 1, 1), (3, 4, 8), (1, 1)]

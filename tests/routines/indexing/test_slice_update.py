@@ -49,6 +49,21 @@ def test_differences(context, schedule, rng, dtype):
         check(context, schedule, x, [((slice(None),), False, x[:1]), ((slice(None, None, 3),), True, x[::3])])
 
 
+def test_steps_beyond_32_bits(context, schedule, rng):
+    x = values_of("float32", (3, 70), rng)
+    for step in (10**12, -(10**12), 2**31, -(2**31)):
+        row = slice(2, None, step)
+        for adds in (False, True):
+            check(context, schedule, x, [((slice(None), slice(None, None, step)), adds, x[:, :1])])
+            check(context, schedule, x, [((row,), adds, x[:1])])
+    for step in (10**12, 2**31):
+        for items in ((slice(None, None, step),), (slice(None), slice(None, None, step))):
+            routine, device, output = SliceUpdate(context, "float32", 2, [True], schedule), context.from_host(x), x[items]
+            device, copied = device[items], context.empty(output.shape, "float32")
+            routine.launch(copied, device, [(slice(None),)], [device])
+            np.testing.assert_array_equal(copied.to_host(), output + output)
+
+
 def test_dimensions(context, schedule, rng, monkeypatch):
     monkeypatch.setattr(slice_update, "MIN_ITEM_SLICED", 64)
     x = rng.normal(size=(13, 7, 21)).astype("float32")
