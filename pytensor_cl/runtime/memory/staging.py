@@ -30,6 +30,8 @@ LARGE, LARGE_SLOTS = 2 << 20, 8
 """Bytes of a slot for a piece of a large array, and the number of these slots."""
 MIN_PIECE = 1 << 18
 """Bytes of the smallest piece of a large array: a command and its thread take 10 to 20 us."""
+MIN_SHARED = 4 << 20
+"""Bytes of an array from which several threads copy: another thread begins 30 to 60 us after it is asked."""
 MAX_THREADS = 8
 """Threads that copy pieces: one core copies 5 to 10 GB/s, a device takes up to 55."""
 MAX_READS = 4
@@ -150,12 +152,12 @@ class Staging:
         slot.wait()
         return slot
 
-    def _start_copy(self, slot: Slot, target: np.ndarray, source: np.ndarray, is_only: bool) -> None:
-        """Copy a piece between a slot and an array, in another thread if it is not the only piece.
+    def _start_copy(self, slot: Slot, target: np.ndarray, source: np.ndarray, is_shared: bool) -> None:
+        """Copy a piece between a slot and an array, in another thread if several share the work.
 
         The threads do nothing but this. All commands are enqueued, and waited for, by the thread of the transfer.
         """
-        if not is_only and copying_threads() > 1:
+        if is_shared and copying_threads() > 1:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(copying_threads(), "pytensor-cl-copy")
             try:
@@ -205,7 +207,9 @@ class Staging:
                         write()
                     slot, part = self._next_large(), source[begin : begin + rows]
                     memory = slot.memory[: part.nbytes]
-                    self._start_copy(slot, memory.view(part.dtype).reshape(part.shape), part, len(part) == len(source))
+                    self._start_copy(
+                        slot, memory.view(part.dtype).reshape(part.shape), part, array.nbytes >= MIN_SHARED
+                    )
                     copied.append((slot, memory, begin * row_bytes))
                 while copied:
                     write()
@@ -251,7 +255,7 @@ class Staging:
         def finish() -> None:
             slot, memory, part = reads.popleft()
             slot.wait()
-            self._start_copy(slot, part, memory, part.size == target.size)
+            self._start_copy(slot, part, memory, target.size >= MIN_SHARED)
 
         with self._large_lock:
             try:
@@ -288,6 +292,7 @@ def _rows(array: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _piece(nbytes: int) -> int:
-    """Return the bytes of each piece of a large array: all threads have one, if the array is large enough."""
-    share = round_up(ceil_div(nbytes, copying_threads()), _ALIGNMENT)
-    return min(LARGE, max(MIN_PIECE, share))
+    """Return the bytes of each piece of a large array: all threads have one, if they share the work."""
+    if nbytes < MIN_SHARED:
+        return MIN_PIECE
+    return min(LARGE, max(MIN_PIECE, round_up(ceil_div(nbytes, copying_threads()), _ALIGNMENT)))

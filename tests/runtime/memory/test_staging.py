@@ -11,7 +11,7 @@ from pytensor_cl.runtime.timed_queue import DOWNLOAD, UPLOAD, read_commands, tim
 from tests.device_apart import device_apart
 
 MIN, SMALL, LARGE, MIN_PIECE = staging.MIN_BYTES, staging.SMALL, staging.LARGE, staging.MIN_PIECE
-SIZES = {n + d for n in (MIN, SMALL, MIN_PIECE, 2 * MIN_PIECE, LARGE) for d in (-1, 0, 1)}
+SIZES = {n + d for n in (MIN, SMALL, MIN_PIECE, 2 * MIN_PIECE, LARGE, staging.MIN_SHARED) for d in (-1, 0, 1)}
 BOUNDARIES = sorted({0, 1, *SIZES, staging.LARGE_SLOTS * LARGE, (staging.LARGE_SLOTS + 1) * LARGE + 1})
 
 
