@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytensor
@@ -9,7 +10,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor_cl import explain
-from pytensor_cl.linker.graphs.slices import split_offset
+from pytensor_cl.linker.graphs.buffers import BufferBinding
+from pytensor_cl.linker.graphs.slices import SliceBinding, split_offset
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.runtime.layout import Layout
 from tests.helpers import normal, opencl
@@ -35,6 +37,22 @@ def test_parts_begin_where_they_may(start, strides):
     assert begin % 128 == 0 and inner.span[0] in range(32)
     assert inner._replace(offset=inner.offset + begin // 4) == layout
     assert split_offset(layout._replace(shape=(0, 4)), 4, 128) == (0, Layout((0, 4), strides, 0))
+
+
+def test_kernels_get_the_slice_again_after_that_of_another_array(context):
+    array, other = (context.empty((64,), "float32") for _ in range(2))
+    source, binding = BufferBinding(), BufferBinding()
+    bound = []
+    binding.add_argument(SimpleNamespace(set_buffer=lambda index, buffer: bound.append(buffer)), 0)
+    slices = SliceBinding(binding, source, array.layout, 4, 128)
+    for value in (array, other, array, array):
+        if value is array:
+            source.bind_array(array)
+        else:
+            source.bind(other.buffer)
+        slices.rebind(0)
+        assert bound[-1] is binding.buffer
+    assert len(bound) == 3
 
 
 def test_one_captured_graph_serves_all_minibatches(context, rng):

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -320,3 +321,43 @@ def test_instructions_for_matrices_are_probed_one_by_one(context, monkeypatch):
     assert result.value == 0 and "ptxas fatal" in result.why
     assert ["mma.sync.aligned.m16n8k8." in built[0], "mma.sync.aligned.m8n8k4." in built[1]] == [True, True]
     assert not any(word in text for text in built for word in ("ROWS", "DEPTH", "INSTRUCTION"))
+
+
+PRODUCT = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+__kernel void probe_matrix_f64(__global const double *a, __global const double *b, __global double *o)
+{
+    const int n = get_local_id(1) * %(rows)d;
+    for (int e = get_local_id(0); e < %(rows)d * 8; e += 32) {
+        double sum = 0;
+        for (int k = 0; k < %(rows)d; ++k)
+            sum += a[(n + e / 8) * %(rows)d + k] * b[(n + k) * 8 + e %% 8];
+        o[n * 8 + e] = sum;
+    }
+}
+"""
+
+
+def test_the_probe_of_instructions_for_matrices_keeps_its_buffers(context, monkeypatch):
+    """A kernel keeps none of its arguments, and NVIDIA's driver refuses buffers that are gone."""
+    if not context.info.has_fp64:
+        pytest.skip("no double precision")
+    buffers, enqueue = [], cl.enqueue_nd_range_kernel
+
+    class Kept(cl.Buffer):
+        """A buffer that may have weak references."""
+
+    def buffer(self, array):
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        result = Kept(self.context, flags, hostbuf=array)
+        buffers.append(weakref.ref(result))
+        return result
+
+    def enqueue_with_buffers(*arguments):
+        assert len(buffers) == 3 and all(b() is not None for b in buffers)
+        return enqueue(*arguments)
+
+    monkeypatch.setattr(probes.Device, "buffer", buffer)
+    monkeypatch.setattr(cl, "enqueue_nd_range_kernel", enqueue_with_buffers)
+    monkeypatch.setattr(probes, "matrix_f64_text", lambda depth: PRODUCT % {"rows": 2 * depth})
+    assert probes._matrix_f64(probes.Device(context.device), "") == 8
