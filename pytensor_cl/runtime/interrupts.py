@@ -5,9 +5,11 @@ seconds. And if the first Python code after the signal is a function that C has 
 `ctypes` prints it, and continues. LLVM calls such functions of NUMBA when it has compiled a module.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,35 +79,37 @@ def reraising_interrupts() -> Iterator[None]:
         raise handler.raised
 
 
-def in_another_thread[Result](work: Callable[[], Result]) -> Result:
+_idle: list[ThreadPoolExecutor] = []
+"""Executors of one thread each that have no work. Their threads live as long as the process.
+
+Where a thread ends that has called a driver, the driver releases what it has for the thread. NVIDIA's may fail if
+another thread calls it meanwhile.
+"""
+os.register_at_fork(after_in_child=_idle.clear)  # a forked process has only the thread that forked
+
+
+def _one_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "pytensor-cl-wait")
+
+
+def in_another_thread[Result](work: Callable[[], Result], keeps_thread: bool) -> Result:
     """Run C code that takes long, so that this thread can handle signals meanwhile.
 
     After an interrupt the work continues; the process ends when it has ended.
 
-    `work`: is called once.
+    `work`: is called once; `keeps_thread`: whether the thread does other work afterwards, instead of ending.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    results: list[Result] = []
-    errors: list[BaseException] = []
-    done = threading.Lock()
-    done.acquire()
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            done.release()
-
-    thread = threading.Thread(target=run)
     try:
-        thread.start()
+        executor = _idle.pop() if keeps_thread else _one_thread()
+    except IndexError:  # none yet, or the work of each continues after an interrupt
+        executor = _one_thread()
+    try:
+        future = executor.submit(work)
     except RuntimeError:  # the interpreter shuts down
         return work()
-    while not done.acquire(timeout=1.0) and thread.is_alive():
+    future.add_done_callback(lambda _: _idle.append(executor) if keeps_thread else executor.shutdown(wait=False))
+    while not wait((future,), timeout=1.0).done:
         pass
-    if errors:
-        raise errors[0]
-    return results[0]
+    return future.result()

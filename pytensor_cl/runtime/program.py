@@ -205,7 +205,9 @@ class ProgramCache:
         with warnings.catch_warnings():
             if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                 warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
-            return self._binaries.find(text, options) or in_another_thread(lambda: self._compiled(text, options))
+            found = self._binaries.find(text, options)
+            keeps_thread = not self._context.devices[0].type & cl.device_type.CPU
+            return found or in_another_thread(lambda: self._compiled(text, options), keeps_thread)
 
     def _compiled(self, text: str, options: list[str]) -> "cl.Program":
         try:

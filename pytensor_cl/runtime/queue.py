@@ -38,6 +38,7 @@ class Queue:
         self._completed: object = None
         self._is_exposed = False
         self.may_take_long = False
+        self._keeps_thread = not device.type & cl.device_type.CPU
         self._enqueue = cl.enqueue_nd_range_kernel
         # By number, so that several threads can add and remove entries, and a signal may arrive in between.
         self._numbers = count()
@@ -230,7 +231,7 @@ class Queue:
     def _finish_in_another_thread(self) -> None:
         """Wait in another thread: this one handles signals meanwhile."""
         began = perf_counter()
-        in_another_thread(self._finish)
+        in_another_thread(self._finish, self._keeps_thread)
         self.may_take_long = perf_counter() - began > LONG_WAIT_SECONDS
 
     def end_wait(self) -> None:
