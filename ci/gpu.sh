@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: the driver, results, speed beside CuPy, JAX and PyTorch where they are installed, many chains,
-# and a share of the tests, within a number of seconds. A step that fails does not end the run.
-#     bash ci/gpu.sh [all | driver | bench | chains | tests]...        default: all
+# a share of the tests, and examples, within a number of seconds. A step that fails does not end the run.
+#     bash ci/gpu.sh [all | driver | bench | chains | tests | examples]...        default: all
 # After a repair, the short form: what was wrong, and nothing else.
 #     BUDGET=150 ONLY="gemm sort" TESTS=tests/routines/gemm SHARE=1/1 bash ci/gpu.sh bench tests
 # PYTHON (default python3) has the package, installed or on PYTHONPATH, and pytest. Everything that is found goes to OUT,
@@ -14,7 +14,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-opencl:gpu} KIND=${KIND:-gpu}
 OUT=$(mkdir -p "${OUT:-build/gpu}" && cd "${OUT:-build/gpu}" && pwd) || exit 2
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLBACKEND=Agg
+export PYTHONFAULTHANDLER=1  # a driver may end the process
 export PYTENSOR_FLAGS=floatX=float32 XLA_PYTHON_CLIENT_PREALLOCATE=false CUPY_TF32=0 CUDA_CACHE_MAXSIZE=4294967296
+export OUT
 exec > >(tee "$OUT/log.txt") 2>&1
 began=$SECONDS budget=${BUDGET:-400}
 : >"$OUT/steps.txt"
@@ -90,6 +92,7 @@ if wants tests; then
     export PYTENSOR_CL_TEST_DRIVERS PYTENSOR_CL_SHARE=${SHARE:-1/3} PYTENSOR_FLAGS=
     export NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     room=$(left)
+    wants examples && [ "$room" -gt 120 ] && room=$((room - 60))
     limits=()
     if "$PYTHON" -c 'import pytest_timeout' 2>/dev/null; then
         limits=(--timeout=60 --timeout-method=thread "--session-timeout=$((room > 30 ? room - 20 : room))")
@@ -97,8 +100,35 @@ if wants tests; then
     read -r -a folders <<<"${TESTS:-tests/routines tests/ops tests/scalar tests/nn}"
     step tests "$room" bash -c 'to_file "$@"' - "$OUT/tests.txt" "$PYTHON" -m pytest -q -rfE --tb=short \
         -n "${WORKERS:-$((cores > 3 ? cores - 2 : 1))}" --dist=worksteal -p no:cacheprovider \
-        --junitxml="$OUT/tests.xml" "${limits[@]}" "${folders[@]}"
+        --junitxml="$OUT/tests.xml" -p tests.report_failures "${limits[@]}" "${folders[@]}"
     tail -n 40 "$OUT/tests.txt"
+fi
+# Programs as users write them, all at a time, beside the same in mode NUMBA.
+examples() {
+    local folder name pid pids=() names=(cnn_digits resnet8_digits transformer_text many_chains pymc_radon)
+    folder=$(mktemp -d)
+    for name in "${names[@]}"; do
+        case $name in
+        many_chains) set -- --chains 256 --draws 100 --out "$folder/$name" ;;
+        pymc_*) set -- --chains 0 ;;
+        *) set -- --epochs 1 --compare NUMBA --out "$folder/$name" ;;
+        esac
+        "$PYTHON" "examples/$name.py" "$@" >"$folder/$name.txt" 2>&1 &
+        pids+=($!)
+    done
+    for name in "${names[@]}"; do
+        pid=${pids[0]}
+        pids=("${pids[@]:1}")
+        wait "$pid"
+        echo "--- $name: exit status $?"
+        tail -n 20 "$folder/$name.txt"
+    done
+}
+export -f examples
+export PYTHON
+if wants examples; then
+    PYTENSOR_FLAGS=device=$DEVICE,floatX=float32 step examples 90 bash -c 'examples > "$0" 2>&1' "$OUT/examples.txt"
+    grep -e '^---' "$OUT/examples.txt"
 fi
 "$PYTHON" tools/gpu_results.py collect "$OUT" "$OUT/results.json" && echo "results: $OUT/results.json"
 echo "== all: $((SECONDS - began)) s"
