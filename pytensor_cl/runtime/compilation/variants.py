@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pytensor_cl.runtime import opencl as cl
 
 _REGISTERS = re.compile(r"at most (\d+) registers")
+_GROUP = re.compile(r"__attribute__\(\(reqd_work_group_size\([^()]*\)\)\)")
 
 
 class BuildVariant(NamedTuple):
@@ -35,11 +36,12 @@ def nvidia_variants(text: str) -> Iterator[BuildVariant]:
     """Yield the text with a limit on registers, if a comment in it has one ("at most N registers"), then without.
 
     Two work-groups of 256 work-items fit on a multiprocessor if each work-item uses at most 128 registers. Without a
-    limit the compiler uses more. OpenCL C cannot express the limit, a build option can.
+    limit the compiler uses more. OpenCL C cannot express the limit, a build option can. The assembler ignores the
+    option for kernels that declare the size of their work-groups: the declaration is left out.
     """
     limits = _REGISTERS.findall(text)
     if limits:
-        yield BuildVariant(text, (f"-cl-nv-maxrregcount={min(map(int, limits))}",))
+        yield BuildVariant(_GROUP.sub("", text), (f"-cl-nv-maxrregcount={min(map(int, limits))}",))
     yield BuildVariant(text)
 
 
