@@ -23,8 +23,8 @@ def texts(context, monkeypatch):
     poor = Context(context.name, dataclasses.replace(entry, info=dataclasses.replace(entry.info, has_fp64=False)))
     monkeypatch.setattr("pytensor_cl.runtime.registry._registry.contexts", {context.name: poor})
     collected = []
-    compile_text = poor.programs._compile
-    monkeypatch.setattr(poor.programs, "_compile", lambda text: collected.append(text) or compile_text(text))
+    compile_text = poor.programs.build_text
+    monkeypatch.setattr(poor.programs, "build_text", lambda text: collected.append(text) or compile_text(text))
     return collected
 
 
