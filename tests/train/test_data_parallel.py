@@ -200,13 +200,25 @@ def test_on_the_device(client):
     step.close()
 
 
-def test_all_labels_of_a_part_are_ignored(start, rng):
-    step, one = start(2), train.step(**builder()(), accumulate=2)
+def steps_alone(build, *batches):
+    """Results of steps on one device, None for one that raises IndexError; and the first parameter after them."""
+    step, results = train.step(**build(), accumulate=2), []
+    for batch in batches:
+        try:
+            results.append(step(*batch))
+        except IndexError:
+            results.append(None)
+    return results, step.params[0].get_value()
+
+
+def test_all_labels_of_a_part_are_ignored(start, client):
+    step = start(2)
     x, y = X[:6], np.array([-100, -100, -100, 2, 1, 0])
-    assert step(x, y) == one(x, y)
-    assert step(x, np.full(6, -100))["loss"] == one(x, np.full(6, -100))["loss"] == 0
+    batches = (x, y), (x, np.full(6, -100))
+    expected, parameter = client.submit(steps_alone, builder(), *batches, pure=False).result()
+    assert [step(*batch) for batch in batches] == expected and expected[1]["loss"] == 0
     step.pull()
-    np.testing.assert_array_equal(step.params[0].get_value(), one.params[0].get_value())
+    np.testing.assert_array_equal(step.params[0].get_value(), parameter)
 
 
 def test_workers_are_killed(start, client, one_device, folder, tmp_path):
@@ -252,30 +264,36 @@ def test_no_attempt_is_left(start, folder, one_device, tmp_path, monkeypatch):
     assert fit(step, path, checkpoint_every=100) == one_device(2)
 
 
-def test_an_error_of_the_model_changes_nothing(start):
-    step, one = start(2), train.step(**builder()(), accumulate=2)
-    wrong = np.where(Y == 2, 7, Y)[:8]
+def test_an_error_of_the_model_changes_nothing(start, client):
+    step, wrong = start(2), np.where(Y == 2, 7, Y)[:8]
     assert 7 in wrong
-    assert step(X[:8], Y[:8]) == one(X[:8], Y[:8])
-    for it in (step, one):
-        with pytest.raises(IndexError):
-            it(X[:8], wrong)
-    assert step(X[:8], Y[:8]) == one(X[:8], Y[:8])
+    right = X[:8], Y[:8]
+    (first, error, last), _ = client.submit(steps_alone, builder(), right, (X[:8], wrong), right, pure=False).result()
+    assert step(*right) == first and error is None
+    with pytest.raises(IndexError):
+        step(X[:8], wrong)
+    assert step(*right) == last
 
 
-def test_validation_and_restored_weights(start, tmp_path):
+def fit_with_validation(step):
+    """The history of a training that restores its best weights, the results of all data, and the weights."""
+    stopping = train.EarlyStopping("val_loss", patience=1, mode="max")
+    options = {"batch_size": BATCH, "validation": (X[:8], Y[:8]), "progress": "never"}
+    history = train.fit(step, (X, Y), 3, [stopping], **options)
+    return history.epochs, step.evaluate(X, Y), [variable.get_value() for variable in step.weights]
+
+
+def fit_alone(build):
+    return fit_with_validation(train.step(**build(), accumulate=2))
+
+
+def test_validation_and_restored_weights(start, client):
     """Callbacks read and set variables where they are."""
-    step, one = start(2), train.step(**builder()(), accumulate=2)
-    histories = []
-    for it in (step, one):
-        stopping = train.EarlyStopping("val_loss", patience=1, mode="max")
-        histories.append(
-            train.fit(it, (X, Y), 3, [stopping], batch_size=BATCH, validation=(X[:8], Y[:8]), progress="never")
-        )
-    assert histories[0].epochs == histories[1].epochs
-    assert step.evaluate(X, Y) == one.evaluate(X, Y)
-    for variable, other in zip(step.weights, one.weights, strict=True):
-        np.testing.assert_array_equal(variable.get_value(), other.get_value())
+    epochs, results, weights = client.submit(fit_alone, builder(), pure=False).result()
+    found = fit_with_validation(start(2))
+    assert found[:2] == (epochs, results)
+    for weight, other in zip(found[2], weights, strict=True):
+        np.testing.assert_array_equal(weight, other)
 
 
 def test_a_task_that_runs_twice():
