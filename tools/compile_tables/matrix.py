@@ -40,6 +40,7 @@ KNOWN = (
         "gemm_simt_double_buffered", "at most", ("sm_80", "sm_90"), 160, "the same: a few registers, in small tiles",
     ),
     Known("conv_simt_double_buffered", "at most", ("sm_70",), 280, "the same as of gemm_simt_double_buffered"),
+    Known("conv_simt_double_buffered", "at most", ("sm_80",), 32, "the same: a few registers, in the largest tile"),
     Known("elemwise_simt", "hyp2f1_double", NVIDIA, 512, "a function of many branches that computes much"),
     Known(
         "elemwise_simt", r"(bessel|beta|gamma|erf\w*)_\w*(double|float)\(|log_double", ("gfx90a",), 600,
