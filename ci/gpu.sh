@@ -108,10 +108,11 @@ examples() {
     local folder name pid pids=() names=(cnn_digits resnet8_digits transformer_text many_chains pymc_radon)
     folder=$(mktemp -d)
     for name in "${names[@]}"; do
+        export PYTENSOR_FLAGS=device=$DEVICE
         case $name in
         many_chains) set -- --chains 256 --draws 100 --out "$folder/$name" ;;
         pymc_*) set -- --chains 0 ;;
-        *) set -- --epochs 1 --compare NUMBA --out "$folder/$name" ;;
+        *) set -- --epochs 1 --compare NUMBA --out "$folder/$name"; PYTENSOR_FLAGS+=,floatX=float32 ;;
         esac
         "$PYTHON" "examples/$name.py" "$@" >"$folder/$name.txt" 2>&1 &
         pids+=($!)
@@ -125,9 +126,9 @@ examples() {
     done
 }
 export -f examples
-export PYTHON
+export PYTHON DEVICE
 if wants examples; then
-    PYTENSOR_FLAGS=device=$DEVICE,floatX=float32 step examples 90 bash -c 'examples > "$0" 2>&1' "$OUT/examples.txt"
+    step examples 90 bash -c 'examples > "$0" 2>&1' "$OUT/examples.txt"
     grep -e '^---' "$OUT/examples.txt"
 fi
 "$PYTHON" tools/gpu_results.py collect "$OUT" "$OUT/results.json" && echo "results: $OUT/results.json"
