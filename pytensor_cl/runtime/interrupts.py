@@ -88,10 +88,6 @@ another thread calls it meanwhile.
 os.register_at_fork(after_in_child=_idle.clear)  # a forked process has only the thread that forked
 
 
-def _one_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "pytensor-cl-wait")
-
-
 def in_another_thread[Result](work: Callable[[], Result], keeps_thread: bool) -> Result:
     """Run C code that takes long, so that this thread can handle signals meanwhile.
 
@@ -101,10 +97,8 @@ def in_another_thread[Result](work: Callable[[], Result], keeps_thread: bool) ->
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    try:
-        executor = _idle.pop() if keeps_thread else _one_thread()
-    except IndexError:  # none yet, or the work of each continues after an interrupt
-        executor = _one_thread()
+    # There is no idle one at first, and while work continues after an interrupt. Only the main thread takes one.
+    executor = _idle.pop() if keeps_thread and _idle else ThreadPoolExecutor(1, "pytensor-cl-wait")
     try:
         future = executor.submit(work)
     except RuntimeError:  # the interpreter shuts down

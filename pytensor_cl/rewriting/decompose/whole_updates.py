@@ -82,7 +82,7 @@ def replace_whole_updates(fgraph: FunctionGraph) -> None:
             found = _whole_update(fgraph, node)
         elif isinstance(node.op, CAReduce):
             found = _reduced_first(node)
-        (old,) = node.outputs[:1]
+        old = node.outputs[0]
         if found is not None and found.type.dtype == old.type.dtype and found.type.ndim == old.type.ndim:
             pair = (old, old.type.filter_variable(found))
             fgraph.replace_all_validate([pair], reason=_REASON)

@@ -43,8 +43,8 @@ _PROBE = 256  # bytes
 class Slot:
     """A part of the staging memory, for one transfer at a time.
 
-    `memory`: its bytes; `lock`: held by a thread that reads or writes them; `events`: the commands that do; `copy`: the
-    copy by another thread that does; None if it was made at once.
+    `memory`: its bytes; `lock`: held by a thread that reads or writes them, of small slots; `events`: the commands that
+    do; `copy`: the copy by another thread that does; None if it was made at once.
     """
 
     __slots__ = ("copy", "events", "lock", "memory")
@@ -59,6 +59,11 @@ class Slot:
         """Return whether a thread holds the slot, or one of its commands has not run."""
         complete = cl.command_execution_status.COMPLETE
         return self.lock.locked() or any(e.command_execution_status != complete for e in self.events)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether no thread copies it any more."""
+        return self.copy is None or self.copy.done()
 
     def wait(self) -> None:
         """Wait for the commands, and for the copy."""
@@ -203,7 +208,7 @@ class Staging:
         with self._large_lock:
             try:
                 for begin in range(0, len(source), rows):
-                    while copied and (len(copied) == LARGE_SLOTS or _is_copied(copied[0][0])):
+                    while copied and (len(copied) == LARGE_SLOTS or copied[0][0].is_copied):
                         write()
                     slot, part = self._next_large(), source[begin : begin + rows]
                     memory = slot.memory[: part.nbytes]
@@ -271,10 +276,6 @@ class Staging:
             finally:
                 for slot in self._large:
                     slot.wait()
-
-
-def _is_copied(slot: Slot) -> bool:
-    return slot.copy is None or slot.copy.done()
 
 
 @lru_cache(1)
