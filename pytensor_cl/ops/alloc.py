@@ -37,7 +37,7 @@ class _Broadcast:
         array = value if isinstance(value, GpuArray) else self._context.from_host(np.asarray(value))
         shape = _shape(extents)
         self._check(array.shape, shape)
-        return (array.view(array.layout.broadcast_to(shape)),)
+        return (array.with_layout(array.layout.broadcast_to(shape)),)
 
     def _check(self, have: tuple[int, ...], shape: tuple[int, ...]) -> None:
         pairs = zip(have, shape[len(shape) - len(have) :], self._repeated, strict=True)

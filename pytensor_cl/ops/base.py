@@ -73,7 +73,7 @@ class ViewRoutine:
         raise NotImplementedError
 
     def __call__(self, array: GpuArray, *values: Any) -> tuple[GpuArray, ...]:
-        return (GpuArray(array.context, array.buffer, array.dtype, self.layout(array.layout, *values)),)
+        return (array.with_layout(self.layout(array.layout, *values)),)
 
 
 def as_host_variable(variable: Variable) -> Variable:

@@ -79,7 +79,7 @@ class _ScaledComplex:
 
 
 def _as_matrix(scalar: GpuArray) -> GpuArray:
-    return scalar.view(Layout((1, 1), (0, 0), scalar.layout.offset))
+    return scalar.with_layout(Layout((1, 1), (0, 0), scalar.layout.offset))
 
 
 def scaled_product(

@@ -23,9 +23,9 @@ class _ComplexGemv:
         self.sources = product.sources
 
     def __call__(self, y: GpuArray, alpha: Any, a: GpuArray, x: GpuArray, beta: Any) -> tuple[GpuArray, ...]:
-        columns = (v.view(v.layout.dimshuffle((0, "x"))) for v in (y, x))
+        columns = (v.with_layout(v.layout.dimshuffle((0, "x"))) for v in (y, x))
         (result,) = self._product(next(columns), alpha, a, next(columns), beta)
-        return (result.view(result.layout.reshape(result.shape[:1])),)
+        return (result.with_layout(result.layout.reshape(result.shape[:1])),)
 
 
 @register_lift(Gemv, numba_safe=False, every_dtype=True)

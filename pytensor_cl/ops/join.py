@@ -101,7 +101,7 @@ class _Split:
         ends = np.cumsum(sizes).tolist()
         before = (slice(None),) * self._axis
         parts = ((*before, slice(end - size, end)) for end, size in zip(ends, sizes, strict=True))
-        return tuple(array.view(array.layout.subscript(part)) for part in parts)
+        return tuple(array.with_layout(array.layout.subscript(part)) for part in parts)
 
     def _check(self, sizes: list[int], extent: int) -> None:
         if len(sizes) != self._count:

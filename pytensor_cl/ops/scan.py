@@ -481,7 +481,7 @@ class _Loop:
             return
         if value.shape != target.shape:
             try:
-                value = value.view(value.layout.broadcast_to(target.shape))
+                value = value.with_layout(value.layout.broadcast_to(target.shape))
             except ValueError as error:
                 raise ValueError(
                     f"An output of the Scan has changed shape: could not broadcast input array from shape "

@@ -69,7 +69,7 @@ def _reshaped(array: GpuArray, shape: tuple[int, ...]) -> GpuArray:
     if layout is None:  # the strides do not allow a view
         array = contiguous(array)
         layout = Layout.contiguous(shape)
-    return array.view(layout)
+    return array.with_layout(layout)
 
 
 class _Reshape(ViewRoutine):

@@ -126,7 +126,7 @@ class Eye:
             raise NegativeLengthError(f"negative dimensions are not allowed: {shape}")
         output = self.context.empty(shape, self.dtype)
         self._zero.launch((output,), (self.dtype.type(0),))
-        self._one.launch((output.view(diagonal(output.layout, int(offset))),), (self.dtype.type(1),))
+        self._one.launch((output.with_layout(diagonal(output.layout, int(offset))),), (self.dtype.type(1),))
         return (output,)
 
 

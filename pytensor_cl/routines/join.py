@@ -60,7 +60,7 @@ class Join(Routine):
         start, before = 0, (slice(None),) * self.axis
         for copy, source in zip(self._copies, inputs, strict=True):
             stop = start + source.shape[self.axis]
-            part = out.view(out.layout.subscript((*before, slice(start, stop))))
+            part = out.with_layout(out.layout.subscript((*before, slice(start, stop))))
             if part.size:
                 copy.launch((part,), (source,))
             start = stop
@@ -102,7 +102,7 @@ class JoinedElemwise(Routine):
         width = joined.shape[self._axis] // len(self._parts)
         before = (slice(None),) * self._axis
         parts = (slice(k * width, (k + 1) * width) for k in range(len(self._parts)))
-        views = [joined.view(joined.layout.subscript((*before, part))) for part in parts]
+        views = [joined.with_layout(joined.layout.subscript((*before, part))) for part in parts]
         numbered = dict(zip((*self._parts, *self._others), (*views, *others), strict=True))
         self._elemwise.launch([numbered[k] for k in range(len(numbered))], inputs)
 
@@ -129,4 +129,4 @@ class Stack(Routine):
         (out,) = outputs
         for i, source in enumerate(inputs):
             write = self._copy if isinstance(source, GpuArray) else self._fill
-            write.launch((out.view(out.layout.subscript((i,))),), (source,))
+            write.launch((out.with_layout(out.layout.subscript((i,))),), (source,))

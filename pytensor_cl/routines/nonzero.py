@@ -234,7 +234,7 @@ class Expand(_Masked):
         shape, strides, offset = value.layout
         extra = max(0, len(shape) - 1)
         if not self._accumulate and set(shape[:extra]) <= {1}:
-            return value.view(Layout(shape[extra:], strides[extra:], offset))
+            return value.with_layout(Layout(shape[extra:], strides[extra:], offset))
         return value
 
     def _steps(self, value: GpuArray, counts: GpuArray) -> int:

@@ -97,7 +97,7 @@ class Repeat(Routine):
     def _broadcast(self, repeats: GpuArray, length: int) -> GpuArray:
         if repeats.ndim != 1 or repeats.shape[0] not in (1, length):
             raise ValueError(f"operands could not be broadcast together with shape ({length},) {repeats.shape}")
-        return repeats.view(repeats.layout.broadcast_to((length,)))
+        return repeats.with_layout(repeats.layout.broadcast_to((length,)))
 
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Wait for the number of repetitions, and enqueue the kernel.

@@ -56,6 +56,18 @@ def _unsupported(symbol: str) -> Callable[..., Any]:
     return raise_type_error
 
 
+class MemoryOwner:
+    """The owner of memory that this package has not allocated; all arrays over the memory have the same one.
+
+    `held`: the object that has the memory.
+    """
+
+    __slots__ = ("__weakref__", "held")
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
 class GpuArray:
     """An n-dimensional array in device memory.
 
@@ -73,16 +85,30 @@ class GpuArray:
         Type of an element.
     layout
         Shape, strides and offset, in elements.
+    readonly
+        Whether assignments to the array are refused. Views inherit it.
+    owner
+        The owner of memory that this package has not allocated, else None. Views inherit it.
     """
 
-    __slots__ = ("__weakref__", "buffer", "context", "dtype", "layout")
+    __slots__ = ("__weakref__", "buffer", "context", "dtype", "layout", "owner", "readonly")
     __array_priority__ = 1000.0
 
-    def __init__(self, context: DeviceContext, buffer: "cl.Buffer", dtype: np.dtype, layout: Layout) -> None:
+    def __init__(
+        self,
+        context: DeviceContext,
+        buffer: "cl.Buffer",
+        dtype: np.dtype,
+        layout: Layout,
+        readonly: bool = False,
+        owner: MemoryOwner | None = None,
+    ) -> None:
         self.context = context
         self.buffer = buffer
         self.dtype = dtype
         self.layout = layout
+        self.readonly = readonly
+        self.owner = owner
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -117,11 +143,11 @@ class GpuArray:
     @property
     def T(self) -> "GpuArray":
         """The array with its dimensions reversed; a view."""
-        return self.view(self.layout.transpose())
+        return self.with_layout(self.layout.transpose())
 
-    def view(self, layout: Layout) -> "GpuArray":
-        """Return an array over the same buffer with another layout."""
-        return GpuArray(self.context, self.buffer, self.dtype, layout)
+    def with_layout(self, layout: Layout) -> "GpuArray":
+        """Return a view of the same buffer with another layout."""
+        return GpuArray(self.context, self.buffer, self.dtype, layout, self.readonly, self.owner)
 
     def __getitem__(self, items: Any) -> "GpuArray":
         """Apply basic indexing (integers, slices, ``None``, ``...``); a view.
@@ -142,7 +168,7 @@ class GpuArray:
             kept = iter(range(view.ndim))
             order: list[int | str] = ["x" if i is None else next(kept) for i in items if not isinstance(i, int)]
             view = view.dimshuffle((*order, *kept))
-        return self.view(view)
+        return self.with_layout(view)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Name what is there in place of methods of other libraries' arrays."""

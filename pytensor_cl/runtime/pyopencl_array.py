@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, MemoryOwner
 from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
 
@@ -51,19 +51,6 @@ def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
     held = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # not of a pool: mappings keep a pool's buffers
     strides = tuple(step // dtype.itemsize for step in array.strides)
     layout = Layout(tuple(array.shape), strides, array.offset // dtype.itemsize)
-    value = _Borrowed(context, held, dtype, layout)
-    context.queue.keep_until_wait(value, array)
-    return value
-
-
-class _Borrowed(GpuArray):
-    """A device array over the memory of another library, which its views keep."""
-
-    __slots__ = ("_owner",)
-    _owner: GpuArray
-
-    def view(self, layout: Layout) -> "_Borrowed":
-        """Return an array over the same buffer with another layout."""
-        view = _Borrowed(self.context, self.buffer, self.dtype, layout)
-        view._owner = self
-        return view
+    owner = MemoryOwner(array)
+    context.queue.keep_until_wait(owner, array)
+    return GpuArray(context, held, dtype, layout, owner=owner)

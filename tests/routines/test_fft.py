@@ -127,8 +127,8 @@ VIEWS = {
     "contiguous": lambda x: x,
     "reversed": lambda x: x[::-1, :, ::-1],
     "sliced": lambda x: x[:, ::2, 1:],
-    "swapped": lambda x: x.view(x.layout.transpose((0, 2, 1, *range(3, x.ndim)))),
-    "repeated": lambda x: x[:, :1].view(x[:, :1].layout.broadcast_to(x.shape)) if x.shape[1] else x,
+    "swapped": lambda x: x.with_layout(x.layout.transpose((0, 2, 1, *range(3, x.ndim)))),
+    "repeated": lambda x: x[:, :1].with_layout(x[:, :1].layout.broadcast_to(x.shape)) if x.shape[1] else x,
 }
 
 
@@ -145,7 +145,7 @@ def test_axes_padding_and_layouts(context, rng, schedule, view):
 def test_real_and_imaginary_parts_of_any_stride(context, rng, schedule):
     for shape in [(2, 3, 5, 9), (2, 40, 12, 17)]:
         z = context.from_host(rng.normal(size=shape).astype("float32"))
-        z = z.view(z.layout.transpose((1, 3, 2, 0)))
+        z = z.with_layout(z.layout.transpose((1, 3, 2, 0)))
         check_irfft(IRFFT(context, "float32", 4, schedule), z, (shape[3], 20), f"{shape}")
         check_irfft(IRFFT(context, "float32", 4, schedule), z[..., ::-1], (16,), f"{shape}")
 
@@ -214,7 +214,7 @@ def test_minus_one_is_the_length_that_the_array_has(context, rng):
     np.testing.assert_array_equal(routine(x, (-1, 8))[0].to_host(), routine(x, (5, 8))[0].to_host())
     np.testing.assert_array_equal(routine(x, (4, -1))[0].to_host(), routine(x, (4, 10))[0].to_host())
     with pytest.raises(ValueError, match=r"data points \(-1\)"):  # NumPy's answer would be divided by it
-        IRFFT(context, "float32", 3)(x.view(x.layout.reshape((3, 25, 2))), (-1,))
+        IRFFT(context, "float32", 3)(x.with_layout(x.layout.reshape((3, 25, 2))), (-1,))
 
 
 def test_wrong_axes(context):

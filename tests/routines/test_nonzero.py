@@ -83,7 +83,7 @@ def test_many_elements(context, rng, schedule, density):
 def test_repeated_arrays(context, schedule):
     mask = context.from_host(np.array([[True], [False], [True]]))
     x = context.from_host(np.float32(3))
-    many, one = mask.view(mask.layout.broadcast_to((3, 40))), x.view(x.layout.broadcast_to((3, 40)))
+    many, one = mask.with_layout(mask.layout.broadcast_to((3, 40))), x.with_layout(x.layout.broadcast_to((3, 40)))
     host = np.broadcast_to([[True], [False], [True]], (3, 40))
     check(Nonzero(context, "bool", 2, schedule)(many), np.nonzero(host))
     check(Select(context, "float32", 2, schedule)(one, many), (np.full(80, 3, "float32"),))

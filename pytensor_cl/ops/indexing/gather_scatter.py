@@ -137,7 +137,7 @@ class _Index:
         for first, count in sorted(self._masks.values(), reverse=True):
             shape[first : first + count] = [prod(shape[first : first + count])]
         layout = array.layout.reshape(shape)
-        return contiguous(array).view(Layout.contiguous(shape)) if layout is None else array.view(layout)
+        return contiguous(array).with_layout(Layout.contiguous(shape)) if layout is None else array.with_layout(layout)
 
 
 class _Indexed:
@@ -158,7 +158,7 @@ class _Indexed:
         array, *others = inputs[: self._first]
         index = self._index.values(array, inputs[self._first :])
         (result,) = self._routine(self._index.join(array), *others, *index)
-        return (result.view(Layout.contiguous(array.shape)),) if others else (result,)
+        return (result.with_layout(Layout.contiguous(array.shape)),) if others else (result,)
 
 
 class _GpuIndexing(GpuOp):
@@ -248,7 +248,7 @@ class _LastWins:
     def __call__(self, array: GpuArray, value: GpuArray, *index: Any) -> tuple[GpuArray, ...]:
         (selected,) = self._gather(array, *index)
         if selected.size:
-            repeated = value.view(value.layout.broadcast_to(selected.shape))
+            repeated = value.with_layout(value.layout.broadcast_to(selected.shape))
             self._add.launch((selected,), (selected, repeated))
         return self._scatter(array, selected, *index)
 

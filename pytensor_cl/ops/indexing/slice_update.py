@@ -64,13 +64,13 @@ class _Write:
         items = self._index.items(values)
         layout = Layout.contiguous(shape).subscript(items)
         if isinstance(value, GpuArray):
-            value = value.view(self._fitted(value.layout, layout.shape))
+            value = value.with_layout(self._fitted(value.layout, layout.shape))
         return layout, value, items
 
     def launch(self, result: GpuArray, layout: Layout, value: Any) -> None:
         """Enqueue a prepared update."""
         if layout.size:
-            view = result.view(layout)
+            view = result.with_layout(layout)
             self._write.launch((view,), (view, value) if self._adds else (value,))
 
     def _fitted(self, value: Layout, shape: tuple[int, ...]) -> Layout:

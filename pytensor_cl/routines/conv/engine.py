@@ -174,7 +174,7 @@ class Engine:
 
     def _multiply(self, layouts: Sequence[Layout], x: GpuArray, w: GpuArray, y: GpuArray, extra: Arrays) -> None:
         x, w, y = (
-            a.view(layout._replace(offset=layout.offset + a.layout.offset))
+            a.with_layout(layout._replace(offset=layout.offset + a.layout.offset))
             for layout, a in zip(layouts, (x, w, y), strict=True)
         )
         others = () if self.epilogue is None else self.epilogue.views(y.layout, extra)
@@ -229,7 +229,7 @@ class Engine:
 
     def _launch(self, launch: Launch, x: GpuArray, w: GpuArray, y: GpuArray, extra: Arrays) -> None:
         if launch.split_k > 1 and launch.target is not None:
-            target = y.view(launch.target._replace(offset=y.layout.offset + launch.target.offset))
+            target = y.with_layout(launch.target._replace(offset=y.layout.offset + launch.target.offset))
             y = self.context.empty((launch.split_k, *target.shape), self.dtype)
         offsets = (a.layout.offset + start for a, start in zip((x, w, y), launch.starts, strict=True))
         # The queue is in order, so the workspace space may be dropped once the launch is enqueued.

@@ -70,7 +70,9 @@ class ConvEpilogue:
     def views(self, y: Layout, extra: Sequence[GpuArray]) -> tuple[GpuArray, ...]:
         """Return prepared arrays in the dimensions of `product`; `y` is the output in them."""
         return tuple(
-            x.view(Layout(y.shape, (0, _step(x) * y.shape[2], _step(x), 0) if each else y.strides, x.layout.offset))
+            x.with_layout(
+                Layout(y.shape, (0, _step(x) * y.shape[2], _step(x), 0) if each else y.strides, x.layout.offset)
+            )
             for x, each in zip(extra, self.of_channels, strict=True)
         )
 

@@ -324,7 +324,7 @@ class Fourier:
         latter.
         """
         target = self.context.empty((*source.shape[:3], *shape), self.dtype)
-        flat = target.view(Layout((target.size,), (1,), target.layout.offset))
+        flat = target.with_layout(Layout((target.size,), (1,), target.layout.offset))
         self._fill.launch((flat,), (self.dtype.type(0),))
         spans = [(max(0, -b), min(n, e - b)) for n, b, e in zip(source.shape[3:], lead, shape, strict=True)]
         if all(a < b for a, b in spans):
@@ -340,20 +340,20 @@ class Fourier:
         """
         shape = p.groups, p.batch, p.c, *(a.image for a in p.axes)
         strides = p.x[1], p.x[0], p.x[2], *(a.x for a in p.axes)
-        image = x.view(Layout(shape, strides, x.layout.offset + p.starts[0]))
+        image = x.with_layout(Layout(shape, strides, x.layout.offset + p.starts[0]))
         lead = [t.lead if t.is_cut else 0 for t in tiles.axes]
         extents = [t.reach if t.is_cut else a.image for t, a in zip(tiles.axes, p.axes, strict=True)]
         if any(lead) or any(n > a.image for n, a in zip(extents, p.axes, strict=True)):
             image = self._padded(image, lead, extents)
         lengths = [min(t.length, n) for t, n in zip(tiles.axes, extents, strict=True)]
         layout = _windows(image.layout, [t.number for t in tiles.axes], [t.block for t in tiles.axes], lengths)
-        return image.view(layout if tiles.cuts_taps else layout.transpose((0, 1, 3, 4, 5, 2, 6, 7, 8)))
+        return image.with_layout(layout if tiles.cuts_taps else layout.transpose((0, 1, 3, 4, 5, 2, 6, 7, 8)))
 
     def _filters(self, p: Problem, tiles: Tilings, w: GpuArray) -> GpuArray:
         """Return kernels, reversed: groups, channels of y, channels of x, tiles of taps, elements."""
         taps, counts, lengths = [a.taps for a in p.axes], [1, 1, 1], [a.taps for a in p.axes]
         layout = Layout((p.groups, p.m, p.c, *taps), (*p.w, *(a.w for a in p.axes)), w.layout.offset + p.starts[1])
-        kernel = w.view(layout)
+        kernel = w.with_layout(layout)
         if tiles.cuts_taps:
             counts = [t.number for t in tiles.axes]
             lengths = [t.block if t.is_cut else n for t, n in zip(tiles.axes, taps, strict=True)]
@@ -362,7 +362,7 @@ class Fourier:
                 kernel = self._padded(kernel, (0, 0, 0), extents)
         layout = _windows(kernel.layout, counts, lengths, lengths)
         backwards = (..., *(slice(None, None, -1) for _ in taps))
-        return kernel.view(layout)[backwards]
+        return kernel.with_layout(layout)[backwards]
 
     def _spectra(self, windows: GpuArray, tiles: Tilings) -> GpuArray:
         """Return the spectra of tiles; a row for each, in order."""
@@ -377,7 +377,7 @@ class Fourier:
         inner = contiguous_strides((*tiles.spectrum, 2))
         target = (*unit, *lead, *tiles.spectrum, 2), (*zeros, *writes, *inner), spectra.layout.offset
         transform = self._forward(ones + len(lead) + len(axes))
-        transform.transform(windows.view(Layout(*source)), spectra.view(Layout(*target)), tiles.lengths)
+        transform.transform(windows.with_layout(Layout(*source)), spectra.with_layout(Layout(*target)), tiles.lengths)
         return spectra
 
     def _product(self, p: Problem, tiles: Tilings, x: GpuArray, w: GpuArray) -> GpuArray:
@@ -407,7 +407,7 @@ class Fourier:
         z = self.context.empty((*ones, rows, *(extents[i] for i in axes)), self.dtype)
         shape = (*ones, rows, *spectrum, 2)
         strides = (*(0 for _ in ones), row, *contiguous_strides((*spectrum, 2)))
-        source = spectra.view(Layout(shape, strides, spectra.layout.offset))
+        source = spectra.with_layout(Layout(shape, strides, spectra.layout.offset))
         wanted = tuple(tiles.axes[i].first for i in outer)
         self._inverse.transform(source, z, tiles.lengths, wanted, True)
         out = [a.out for a in p.axes]

@@ -240,7 +240,7 @@ class Convolve(Routine):
             x, w = w, x
         batch = y.shape[: -self.ndim]
         x, w = contiguous(x), contiguous(w)  # before they are repeated
-        x, w = (a.view(a.layout.broadcast_to((*batch, *a.shape[-self.ndim :]))) for a in (x, w))
+        x, w = (a.with_layout(a.layout.broadcast_to((*batch, *a.shape[-self.ndim :]))) for a in (x, w))
         if not self._problems(x.layout, w.layout, y.layout):
             x, w = contiguous(x), contiguous(w)
         self.engine.run(self._problems, x, w, (y,))

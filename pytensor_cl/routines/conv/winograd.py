@@ -288,7 +288,7 @@ class Winograd:
         a = Layout((*batch, t.number, p.c), (t.v_point, p.c, 0, t.v_tile, 1))
         b = Layout((*batch, p.c, self.panel), (t.u_point, t.u_group, p.c * self.panel, self.panel, 1))
         o = Layout((*batch, t.number, self.panel), (t.m_point, t.m_group, self.panel, t.m_tile, 1))
-        self._gemm.launch((m.view(o),), (v.view(a), u.view(b)))
+        self._gemm.launch((m.with_layout(o),), (v.with_layout(a), u.with_layout(b)))
 
     def _launch(self, name: str, units: int, *arguments: Any) -> None:
         items = max(1, min(ITEMS_PER_UNIT * self.context.info.compute_units, units // WINOGRAD_MIN_ITEM_UNITS))

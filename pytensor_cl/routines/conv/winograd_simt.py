@@ -212,7 +212,7 @@ class WinogradSimt:
         a = Layout((*batch, p.m, p.c), (t.u_point, p.c * t.u_row, 1, t.u_row))
         b = Layout((*batch, p.c, t.number), (t.v_point, p.c * t.v_row, t.v_row, 1))
         o = Layout((*batch, p.m, t.number), (t.m_point, p.m * t.m_row, t.m_row, 1))
-        self._gemm.launch((m.view(o),), (u.view(a), v.view(b)))
+        self._gemm.launch((m.with_layout(o),), (u.with_layout(a), v.with_layout(b)))
 
     def plan_weights(self, p: Problem, span: Sequence[int]) -> _Step:
         """Return the same for a problem that is the gradient for w of a convolution, given x, that for y, and w."""
@@ -242,7 +242,7 @@ class WinogradSimt:
         a = Layout((*batch, p.m, tiles), (t.m_point, tiles, p.m * t.m_row, t.m_row, 1))
         b = Layout((*batch, tiles, p.c), (t.v_point, tiles, p.c * t.v_row, 1, t.v_row))
         o = Layout((*batch, p.m, p.c), (t.u_point, t.u_part, p.m * t.u_row, t.u_row, 1))
-        self._gemm.launch((u.view(o),), (d.view(a), v.view(b)))
+        self._gemm.launch((u.with_layout(o),), (d.with_layout(a), v.with_layout(b)))
         self._launch(kernels["weights"], (p.c, p.groups * p.m), *head, u.buffer, dw.buffer)
 
     def _launch(self, kernel: Kernel, extents: tuple[int, int], *arguments: Any) -> None:

@@ -417,7 +417,7 @@ class Elemwise(Routine):
         """Return a row, as often as it is in a group."""
         result = self.context.empty((fold.group, *fold.shape[1:]), array.dtype)
         copy = _copy(self.context, array.dtype.name, result.ndim, get_ident())
-        copy.launch((result,), (array.view(fold.row(number, array.layout.offset)),))
+        copy.launch((result,), (array.with_layout(fold.row(number, array.layout.offset)),))
         return result
 
     def _is_inplace(self, arrays: Sequence[GpuArray]) -> bool:

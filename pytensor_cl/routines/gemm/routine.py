@@ -308,7 +308,7 @@ class Gemm(BlasRoutine):
 
 
 def _view(array: GpuArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> GpuArray:
-    return array.view(Layout(shape, strides, array.layout.offset))
+    return array.with_layout(Layout(shape, strides, array.layout.offset))
 
 
 class BatchedGemm(Gemm):

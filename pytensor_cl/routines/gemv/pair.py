@@ -383,5 +383,5 @@ class GemvPair(Routine):
         ]
         self._rows.launch(made, operands)
         r = made[function.outputs.index(self.pair.factor)]
-        transposed = a.view(a.layout.transpose((1, 0)))
+        transposed = a.with_layout(a.layout.transpose((1, 0)))
         self._gemv.launch(outputs[:1], (yt, alpha_t, transposed, r, beta_t))

@@ -303,7 +303,7 @@ class Dot(Gemv):
         if b.ndim == 2:
             a, b = b.T, a
         elif a.ndim == 1:
-            a, out = a.view(_with_axis(a.layout)), out.view(_with_axis(out.layout))
+            a, out = a.with_layout(_with_axis(a.layout)), out.with_layout(_with_axis(out.layout))
         super().launch((out,), (a, b))
 
 

@@ -69,8 +69,8 @@ class FillDiagonal(Routine):
         (output,), (source, value, *offset) = outputs, inputs
         place = diagonal(output.layout, int(offset[0])) if offset else _main_diagonal(output.layout)
         self._copy.launch((output,), (source,))
-        line = output.view(place)
+        line = output.with_layout(place)
         if isinstance(value, GpuArray):
-            self._repeat.launch((line,), (value.view(value.layout.dimshuffle(("x",))),))
+            self._repeat.launch((line,), (value.with_layout(value.layout.dimshuffle(("x",))),))
         else:
             self._fill.launch((line,), (np.dtype(self.output_dtypes[0]).type(value),))

@@ -466,7 +466,7 @@ class Scatter(Indexing):
             return value
         shape = plan.selection.shape
         spread = self.context.empty(shape, value.dtype)
-        self._spread.launch((spread,), (value.view(self._fitted(value.layout, shape)),))
+        self._spread.launch((spread,), (value.with_layout(self._fitted(value.layout, shape)),))
         return spread
 
     def _fitted(self, value: Layout, shape: Shape) -> Layout:

@@ -45,11 +45,11 @@ class PermuteRowElements(TakeAlongAxis):
         (output,), (x, index) = outputs, inputs
         if not output.size:
             return
-        where = index.view(index.layout.broadcast_to(output.shape))
+        where = index.with_layout(index.layout.broadcast_to(output.shape))
         moved = output if self._arguments["inverse"] else x
         length, step = moved.shape[-1], moved.layout.strides[-1]
         target = self._rows(output, output) if moved is output else output
-        source = self._rows(x, output) if moved is x else x.view(x.layout.broadcast_to(output.shape))
+        source = self._rows(x, output) if moved is x else x.with_layout(x.layout.broadcast_to(output.shape))
         self.take(target, source, where, length, step)
 
     @staticmethod
@@ -57,7 +57,7 @@ class PermuteRowElements(TakeAlongAxis):
         """Return each row's first element, along the row: the index picks the others."""
         shape, strides, offset = array.layout
         first = Layout((*shape[:-1], 1), (*strides[:-1], 0), offset)
-        return array.view(first.broadcast_to(output.shape))
+        return array.with_layout(first.broadcast_to(output.shape))
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's IndexError."""

@@ -134,7 +134,7 @@ class RavelMultiIndex(_Indices):
 
     @staticmethod
     def _spread(array: GpuArray, copy: Copy, shape: tuple[int, ...]) -> GpuArray:
-        view = array.view(array.layout.broadcast_to(shape))
+        view = array.with_layout(array.layout.broadcast_to(shape))
         return view if view.layout.is_contiguous else copy(view)[0]
 
     def error(self, finding: ErrorRecord) -> Exception:

@@ -154,8 +154,8 @@ class Choose(TakeAlongAxis):
             return
         shape, (step, *strides), offset = choices.layout
         each = Layout(shape[1:], tuple(strides), offset).broadcast_to(output.shape)
-        where = index.view(index.layout.broadcast_to(output.shape))
-        self.take(output, choices.view(each), where, shape[0], step)
+        where = index.with_layout(index.layout.broadcast_to(output.shape))
+        self.take(output, choices.with_layout(each), where, shape[0], step)
 
     def error(self, finding: ErrorRecord) -> Exception:
         """Return NumPy's ValueError."""
@@ -200,7 +200,7 @@ class ChooseFromList(Choose):
         common = np.broadcast_shapes(*(choice.shape for choice in choices))
         stacked = self.context.empty((len(choices), *common), self.output_dtypes[0])
         for k, choice in enumerate(choices):
-            part = stacked.view(stacked.layout.subscript((k,)))
+            part = stacked.with_layout(stacked.layout.subscript((k,)))
             if part.size:
-                self._copy.launch((part,), (choice.view(choice.layout.broadcast_to(common)),))
+                self._copy.launch((part,), (choice.with_layout(choice.layout.broadcast_to(common)),))
         super().launch(outputs, (index, stacked))

@@ -45,18 +45,18 @@ def transposed(array: GpuArray) -> GpuArray:
     """Return a view with the last two dimensions swapped."""
     *batch, rows, columns = array.shape
     *steps, row, column = array.layout.strides
-    return array.view(Layout((*batch, columns, rows), (*steps, column, row), array.layout.offset))
+    return array.with_layout(Layout((*batch, columns, rows), (*steps, column, row), array.layout.offset))
 
 
 def stacked(array: GpuArray) -> GpuArray:
     """Return a view (count, rows, columns) of a C-contiguous array (..., rows, columns)."""
     *batch, rows, columns = array.shape
-    return array.view(Layout((prod(batch), rows, columns), (rows * columns, columns, 1), array.layout.offset))
+    return array.with_layout(Layout((prod(batch), rows, columns), (rows * columns, columns, 1), array.layout.offset))
 
 
 def rows_of(array: GpuArray, begin: int, end: int, first: int = 0, last: int | None = None) -> GpuArray:
     """Return a view of rows ``begin:end`` and of columns ``first:last`` of each matrix (count, rows, columns)."""
-    return array.view(array.layout.subscript((slice(None), slice(begin, end), slice(first, last))))
+    return array.with_layout(array.layout.subscript((slice(None), slice(begin, end), slice(first, last))))
 
 
 class BlockedRoutine(Routine):
@@ -128,7 +128,7 @@ class BlockedRoutine(Routine):
         padded = Layout(
             (1,) * (ndim - source.ndim) + layout.shape, (0,) * (ndim - source.ndim) + layout.strides, layout.offset
         )
-        self._copies[key].launch((target,), (source.view(padded),))
+        self._copies[key].launch((target,), (source.with_layout(padded),))
 
     def _matrices(self, array: GpuArray, batch: tuple[int, ...]) -> GpuArray:
         """Return an array, broadcast to batch dimensions, as one of shape (count, rows, columns) in this dtype."""
@@ -136,10 +136,10 @@ class BlockedRoutine(Routine):
         if array.dtype == self.dtype:
             layout = array.layout.broadcast_to(shape).reshape((prod(batch), *shape[-2:]))
             if layout is not None:
-                return array.view(layout)
+                return array.with_layout(layout)
         target = self.context.empty(shape, self.dtype)
         self._copy(array, target)
-        return target.view(Layout.contiguous((prod(batch), *shape[-2:])))
+        return target.with_layout(Layout.contiguous((prod(batch), *shape[-2:])))
 
     @cached_property
     def _gemm(self) -> BatchedGemm:

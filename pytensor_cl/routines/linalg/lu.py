@@ -57,7 +57,7 @@ class _LURoutine(BlockedRoutine):
         """
         count, m, n = lu.shape
         if self.schedule == "simt" or count < self.lanes or n > MAX_LANE_ROWS or m != n:
-            self._copy(a, lu.view(Layout.contiguous((*batch, m, n))._replace(offset=lu.layout.offset)))
+            self._copy(a, lu.with_layout(Layout.contiguous((*batch, m, n))._replace(offset=lu.layout.offset)))
             self._factor_rectangle(lu, pivots)
             return
         a = self._matrices(a, batch)
@@ -185,7 +185,7 @@ class LUFactor(_LURoutine):
         lu = stacked(target)
         count, _, n = lu.shape
         length = pivots.shape[-1]
-        rows = pivots.view(Layout((count, length), (length, 1), pivots.layout.offset))
+        rows = pivots.with_layout(Layout((count, length), (length, 1), pivots.layout.offset))
 
         def run() -> None:
             if lu.size:
@@ -235,7 +235,9 @@ class Solve(_LURoutine):
         if not output.size:
             return
         if self.is_vector:
-            b, output = (v.view(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output))
+            b, output = (
+                v.with_layout(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output)
+            )
 
         def run() -> None:
             lu, pivots = self._factored(a, output.shape[:-2])
@@ -282,7 +284,7 @@ class Determinant(_LURoutine):
             count, n, _ = lu.shape
             kernel = self._kernel("determinant")
             arguments = SIZES.pack_values(count, n, n, not self.in_parts), strides_argument(lu)
-            places = [v.view(Layout((count,), (1,), v.layout.offset)) for v in outputs]
+            places = [v.with_layout(Layout((count,), (1,), v.layout.offset)) for v in outputs]
             buffers = [v.buffer for v in places]
             kernel.launch(
                 self.context.queue,
@@ -369,7 +371,7 @@ class Permutation(_LURoutine, Checked):
         count = output.size // n
         kernel = self._kernel("permutation")
         sizes = SIZES.pack_values(count, n, 1, self.inverse)
-        place = strides_argument(pivots.view(Layout((count, n, 1), (n, 1, 1), pivots.layout.offset)))
+        place = strides_argument(pivots.with_layout(Layout((count, n, 1), (n, 1, 1), pivots.layout.offset)))
         order = self.context.empty((count, n), np.dtype("int64"))
         buffers = pivots.buffer, output.buffer, order.buffer, self.error_flag.buffer
         offset = np.int64(output.layout.offset)

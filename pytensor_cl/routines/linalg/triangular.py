@@ -68,7 +68,9 @@ class TriangularSolve(BlockedRoutine):
         if not output.size:
             return
         if self.is_vector:
-            b, output = (v.view(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output))
+            b, output = (
+                v.with_layout(Layout((*v.shape, 1), (*v.layout.strides, 1), v.layout.offset)) for v in (b, output)
+            )
         batch = output.shape[:-2]
         n = output.shape[-2]
         a = self._matrices(a, batch)
@@ -109,9 +111,9 @@ class TriangularSolve(BlockedRoutine):
 
         def columns(v: GpuArray) -> GpuArray:
             batch, row, _ = v.layout.strides
-            return v.view(Layout((1, n, count), (0, row, batch), v.layout.offset))
+            return v.with_layout(Layout((1, n, count), (0, row, batch), v.layout.offset))
 
-        return a.view(Layout((1, n, n), a.layout.strides, a.layout.offset)), columns(b), columns(x)
+        return a.with_layout(Layout((1, n, n), a.layout.strides, a.layout.offset)), columns(b), columns(x)
 
     def _solve_block(self, a: GpuArray, b: GpuArray, x: GpuArray, whole: bool) -> None:
         """Enqueue the kernel of matrices of at most `block` rows."""
@@ -139,7 +141,7 @@ class TriangularSolve(BlockedRoutine):
             _, row, _ = array.layout.strides
             begin = array.layout.offset + (array.shape[1] - 1) * row
             batch, row, column = array.layout.strides
-            array = array.view(Layout(array.shape, (batch, -row, column), begin))
+            array = array.with_layout(Layout(array.shape, (batch, -row, column), begin))
         return strides_argument(array)
 
     def _mark_singular(self, a: GpuArray, x: GpuArray) -> None:

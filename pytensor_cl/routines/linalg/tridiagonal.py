@@ -47,7 +47,7 @@ class _Tridiagonal(Routine):
         key = source.dtype.name, target.ndim, target.dtype.name
         if key not in self._copies:
             self._copies[key] = Copy(self.context, *key, self.schedule)
-        self._copies[key].launch((target,), (source.view(source.layout.broadcast_to(target.shape)),))
+        self._copies[key].launch((target,), (source.with_layout(source.layout.broadcast_to(target.shape)),))
 
     @staticmethod
     def _check_diagonals(*diagonals: Layout) -> None:

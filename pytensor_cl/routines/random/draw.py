@@ -225,7 +225,7 @@ class Draw:
         if key not in self._casts:
             self._casts[key] = Copy(self.context, key[0], key[1], "float64", self.schedule)
         result = self.context.empty(shape, "float64")
-        self._casts[key].launch((result,), (parameter.view(parameter.layout.broadcast_to(shape)),))
+        self._casts[key].launch((result,), (parameter.with_layout(parameter.layout.broadcast_to(shape)),))
         return result
 
     def _streamed(

@@ -108,13 +108,13 @@ class Unique(Routine):
             order = (self.axis, *(d for d in range(self.ndim) if d != self.axis))
             layout = source.layout.transpose(order)
             n, columns = layout.shape[0], prod(layout.shape[1:])
-        x = source.view(layout)
+        x = source.with_layout(layout)
         return x if layout.is_contiguous else self._copy(x)[0], (n, columns)
 
     def _order(self, x: GpuArray, parts: _Parts, n: int, columns: int) -> GpuArray:
         """Return the order of the rows; or, if it is not needed, the sorted values themselves."""
         if self.axis is None:
-            return self._sort(x.view(Layout((n,), (1,), x.layout.offset)))[0]
+            return self._sort(x.with_layout(Layout((n,), (1,), x.layout.offset)))[0]
         order, width = self.context.empty((n,), "int64"), 1
         while width < max(n, 2):
             merged = self.context.empty((n,), "int64")
@@ -151,7 +151,7 @@ class Unique(Routine):
         others = [n for d, n in enumerate(source.shape) if d != self.axis]
         found = values.size // prod(others) if prod(others) else min(1, source.shape[self.axis])
         order = [*range(1, self.axis + 1), 0, *range(self.axis + 1, self.ndim)]
-        return values.view(Layout.contiguous((found, *others)).transpose(order))
+        return values.with_layout(Layout.contiguous((found, *others)).transpose(order))
 
     def _run(self, source: KernelSource, suffix: str, size: int, *arguments: Any) -> None:
         """Enqueue a kernel over `size` elements."""

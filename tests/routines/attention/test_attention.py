@@ -164,7 +164,7 @@ def test_strides(context, rng, schedule):
     form = Form()
     attention = Attention(context, "float32", form, schedule=schedule)
     views = [x.transpose(0, 2, 1, 3) for x in (q, k, v)]
-    given = [x.view(_turned(x.layout)) for x in map(context.from_host, (q, k, v))]
+    given = [x.with_layout(_turned(x.layout)) for x in map(context.from_host, (q, k, v))]
     parts = (np.s_[..., ::-1], np.s_[:, :, ::-2], np.s_[:, :, 1::2])
     views, given = ([x[part] for x, part in zip(xs, parts, strict=True)] for xs in (views, given))
     wanted = reference(*views, np.zeros((2, 3, 40, 8), "float32"), form)[0]

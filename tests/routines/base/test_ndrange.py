@@ -46,7 +46,7 @@ def large_device(context, monkeypatch):
 
 def repeated(context, dtype, *shape):
     """An array of one element that is repeated: it has any shape."""
-    return context.empty((1,), dtype).view(Layout(shape, (0,) * len(shape)))
+    return context.empty((1,), dtype).with_layout(Layout(shape, (0,) * len(shape)))
 
 
 def settled(routine, plan):

@@ -344,7 +344,7 @@ def test_folded_of_any_strides(context, make, rng, monkeypatch):
         check(make, context, rng, "float32", shape, kernel, place, **parameters)
     x, w, dy = (draw(rng, "float32", *s) for s in (shape, kernel, (2, 24, 8, 6)))
     out = context.from_host(np.full((11, 2, 40, 15), 7, "float32"))
-    view = out.view(out.layout.transpose((1, 2, 3, 0)))[:, 1::2]
+    view = out.with_layout(out.layout.transpose((1, 2, 3, 0)))[:, 1::2]
     whole = context.from_host(np.concatenate([w, w]))[24:], context.from_host(np.concatenate([dy, dy]))[2:]
     make(ConvGradInput, "float32", 2, **parameters).launch((view,), whole)
     reference = Reference(x, w, (2, 2), (1, 1), 1, ONE, False)
@@ -477,7 +477,7 @@ def test_winograd_of_any_strides(context, make, rng, winograd):
     for place in PLACEMENTS:
         check(make, context, rng, "float32", (2, 33, 18, 10), (40, 33, 3, 3), place, padding=ONE)
     out = context.from_host(np.full((20, 2, 40, 18), 7, "float32"))
-    view = out.view(out.layout.transpose((1, 2, 3, 0)))[..., ::2]
+    view = out.with_layout(out.layout.transpose((1, 2, 3, 0)))[..., ::2]
     x, w = draw(rng, "float32", 2, 33, 18, 10), draw(rng, "float32", 40, 33, 3, 3)
     make(ConvForward, "float32", 2, padding=ONE).launch((view,), (context.from_host(x), context.from_host(w)))
     close(view, Reference(x, w, (1, 1), (1, 1), 1, ONE, False).forward(), "float32")
@@ -539,9 +539,9 @@ def test_strides(context, make, rng, case, place):
 def test_zero_strides_and_strided_outputs(context, make, rng):
     x, w = draw(rng, "float32", 2, 1, 1, 30), draw(rng, "float32", 12, 9, 3, 3)
     repeated = context.from_host(x)
-    repeated = repeated.view(repeated.layout.broadcast_to((2, 9, 10, 30)))
+    repeated = repeated.with_layout(repeated.layout.broadcast_to((2, 9, 10, 30)))
     out = context.from_host(np.full((28, 2, 12, 16), 7, "float32"))
-    view = out.view(out.layout.transpose((1, 2, 3, 0)))[:, :, ::2]
+    view = out.with_layout(out.layout.transpose((1, 2, 3, 0)))[:, :, ::2]
     make(ConvForward, "float32", 2).launch((view,), (repeated, context.from_host(w)))
     reference = Reference(np.tile(x, (1, 9, 10, 1)), w, (1, 1), (1, 1), 1, ((0, 0),) * 2, False)
     close(view, reference.forward(), "float32")

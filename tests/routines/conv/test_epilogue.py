@@ -158,13 +158,13 @@ def test_any_strides(context, make, rng):
     x, w = draw(rng, "float32", 2, 9, 8, 12), draw(rng, "float32", 10, 9, 3, 3)
     b, r = draw(rng, "float32", 1, 1, 20, 1), draw(rng, "float32", 12, 8, 10, 2)
     bias, whole = context.from_host(b), context.from_host(r).T
-    bias = bias.view(bias.layout.transpose((0, 2, 1, 3)))[:, ::-2]
+    bias = bias.with_layout(bias.layout.transpose((0, 2, 1, 3)))[:, ::-2]
     expected = Reference(x, w, (1, 1), (1, 1), 1, ONE, False).forward() + b.transpose(0, 2, 1, 3)[:, ::-2] + r.T
     arrays = (context.from_host(x), context.from_host(w), bias, whole)
     routine = make(ConvForward, "float32", (BIAS, WHOLE), padding=ONE)
     close(routine(*arrays)[0], expected, "float32")
     out = context.from_host(np.full((12, 8, 10, 4), 7, "float32"))
-    view = out.view(out.layout.transpose((3, 2, 1, 0)))[::2]
+    view = out.with_layout(out.layout.transpose((3, 2, 1, 0)))[::2]
     routine.launch((view,), arrays)
     close(view, expected, "float32")
     assert np.all(np.asarray(out)[..., 1::2] == 7)

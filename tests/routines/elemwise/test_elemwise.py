@@ -222,7 +222,7 @@ def test_turned_inputs_pass_through_tiles_in_local_memory(context, schedule, rng
     whole = rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype("float32")
     x, y = whole[..., : shape[-1]], rng.normal(size=[shape[a] for a in axes]).astype("float32")
     on_device = context.from_host(whole)[..., : shape[-1]]
-    on_device = on_device.view(on_device.layout.transpose(axes))
+    on_device = on_device.with_layout(on_device.layout.transpose(axes))
     outputs = function(on_device, context.from_host(y))
     for got, want in zip(outputs, expected_fused(context, x.transpose(axes), y), strict=True):
         np.testing.assert_allclose(got.to_host(), want, rtol=1e-5, atol=1e-6)
@@ -284,7 +284,7 @@ def test_permuted_axes(context, schedule, rng, axes):
     x = normal(rng, 6, 35, 20)
     view = x.transpose(axes)
     on_device = context.from_host(x)
-    on_device = on_device.view(on_device.layout.transpose(axes))
+    on_device = on_device.with_layout(on_device.layout.transpose(axes))
     check(context, schedule, view, normal(rng, *view.shape), device_x=on_device)
 
 
@@ -302,7 +302,7 @@ def test_broadcast_both_ways(context, schedule, rng):
 def test_five_dimensions_that_do_not_collapse(context, schedule, rng):
     x = normal(rng, 3, 4, 5, 6, 7)
     on_device = context.from_host(x)
-    on_device = on_device.view(on_device.layout.transpose((4, 2, 0, 3, 1)))
+    on_device = on_device.with_layout(on_device.layout.transpose((4, 2, 0, 3, 1)))
     view = x.transpose(4, 2, 0, 3, 1)
     check(context, schedule, view, normal(rng, 7, 1, 3, 1, 4), device_x=on_device)
 

@@ -61,7 +61,7 @@ def test_strides(context, make, rng, dtype):
 def test_zero_strides(context, make, rng):
     row, column = draw(rng, "float32", 1, 20), draw(rng, "float32", 20, 1)
     a, b = context.from_host(row), context.from_host(column)
-    a, b = a.view(a.layout.broadcast_to((15, 20))), b.view(b.layout.broadcast_to((20, 40)))
+    a, b = a.with_layout(a.layout.broadcast_to((15, 20))), b.with_layout(b.layout.broadcast_to((20, 40)))
     check(make(Gemm, "float32")(a, b)[0], 1, np.tile(row, (15, 1)), np.tile(column, 40))
 
 
@@ -106,7 +106,7 @@ def test_c_and_the_product_broadcast(context, make, rng, shapes):
 def test_output_strides(context, make, rng, place, n):
     a, b = draw(rng, "float32", 30, 20), draw(rng, "float32", 20, n)
     out = PLACEMENTS[place](context, np.full((30, n), 5, "float32"))
-    around = out.view(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
+    around = out.with_layout(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
     before = np.asarray(around).copy()
     make(Gemm, "float32").launch((out,), (context.from_host(a), context.from_host(b)))
     check(out, 1, a, b)
@@ -222,7 +222,7 @@ def test_what_is_needed_later_is_fetched(context, rng, dtype, monkeypatch):
         a, b = draw(rng, dtype, *batch, m, k), draw(rng, dtype, *batch, k, n)
         swapped = (*range(len(batch)), len(batch) + 1, len(batch))
         columns = [context.from_host(np.ascontiguousarray(x.transpose(swapped))) for x in (a, b)]
-        turned = [x.view(x.layout.transpose(swapped)) for x in columns]
+        turned = [x.with_layout(x.layout.transpose(swapped)) for x in columns]
         for left in (context.from_host(a), turned[0]):
             for right in (context.from_host(b), turned[1]):
                 check(routine(np.dtype(dtype).type(2), left, right)[0], 2, a, b)
@@ -308,7 +308,7 @@ def test_batches_broadcast(context, make, rng, dtype):
 def test_batches_have_any_strides(context, make, rng):
     a, b = draw(rng, "float32", 5, 4, 6), draw(rng, "float32", 6, 3, 5)
     left, right = context.from_host(a)[::-2, :, ::-1], context.from_host(b)
-    right = right.view(right.layout.transpose((2, 0, 1)))[::2]
+    right = right.with_layout(right.layout.transpose((2, 0, 1)))[::2]
     check(make(BatchedGemm, "float32")(left, right)[0], 1, a[::-2, :, ::-1], b.transpose(2, 0, 1)[::2])
 
 
@@ -388,11 +388,11 @@ def test_products_of_which_the_lower_triangle_is_used(context, rng, n, k):
     a = rng.normal(size=(2, n, k))
     expected = 1 - a @ a.swapaxes(-1, -2)
     given = context.from_host(a)
-    flipped = given.view(given.layout.transpose((0, 2, 1)))
+    flipped = given.with_layout(given.layout.transpose((0, 2, 1)))
     gemm = BatchedGemm(context, "float64", has_c=True, is_lower=True, schedule="cpu")
     for order in ((0, 1, 2), (0, 2, 1)):
         target = context.from_host(np.ones((2, n, n)))
-        out = target.view(target.layout.transpose(order))
+        out = target.with_layout(target.layout.transpose(order))
         gemm.launch((out,), (out, np.float64(-1), given, flipped, np.float64(1)))
         got = np.asarray(out)
         np.testing.assert_allclose(np.tril(got), np.tril(expected), atol=1e-10)

@@ -65,7 +65,7 @@ def test_strides(context, make, rng, dtype):
 def test_zero_strides(context, make, rng):
     row, value = draw(rng, "float32", 1, 40), draw(rng, "float32", 1)
     a, x = context.from_host(row), context.from_host(value)
-    a, x = a.view(a.layout.broadcast_to((15, 40))), x.view(x.layout.broadcast_to((40,)))
+    a, x = a.with_layout(a.layout.broadcast_to((15, 40))), x.with_layout(x.layout.broadcast_to((40,)))
     check(make(Gemv, "float32")(a, x)[0], 1, np.tile(row, (15, 1)), np.tile(value, 40))
     check(make(Gemv, "float32")(a.T, x[:15])[0], 1, np.tile(row, (15, 1)).T, np.tile(value, 15))
 
@@ -99,7 +99,7 @@ def test_output_strides(context, make, rng, place):
     for m, k in ((21, 33), (3, 50_000)):
         a, x = draw(rng, "float32", m, k), draw(rng, "float32", k)
         out = PLACEMENTS[place](context, np.full(m, 5, "float32"))
-        around = out.view(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
+        around = out.with_layout(out.layout._replace(shape=(out.layout.span[1],), strides=(1,), offset=0))
         before = np.asarray(around).copy()
         make(Gemv, "float32").launch((out,), (context.from_host(a), context.from_host(x)))
         check(out, 1, a, x)
@@ -272,7 +272,7 @@ def test_simt_kernels_check_alignment(context, rng):
     for m, k in ((50, 32), (2, 640)):
         for shift in range(4):
             a = base[shift : shift + m * k].reshape(m, k)
-            matrix = device[shift : shift + m * k].view(Layout((m, k), (k, 1), shift))
+            matrix = device[shift : shift + m * k].with_layout(Layout((m, k), (k, 1), shift))
             check(gemv(matrix, x[3 - shift : 3 - shift + k])[0], 1, a, host[3 - shift : 3 - shift + k])
             check(gemv(matrix.T, x[:m])[0], 1, a.T, host[:m])
 

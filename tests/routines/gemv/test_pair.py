@@ -52,7 +52,7 @@ def on_device(context, base, view):
     """A view of an array of the host as one of the device's copy of that array."""
     size = view.itemsize
     start = (view.ctypes.data - base.ctypes.data) // size
-    return context.from_host(base).view(Layout(view.shape, tuple(s // size for s in view.strides), start))
+    return context.from_host(base).with_layout(Layout(view.shape, tuple(s // size for s in view.strides), start))
 
 
 def routine_of(context, dtype, schedule):

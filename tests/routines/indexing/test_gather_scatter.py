@@ -222,7 +222,7 @@ def test_few_positions_of_arrays_of_any_strides(context, rng, shape):
     of = {"value_dtype": "float32", "value_ndim": y.ndim, "schedule": "simt", "accumulate": True}
     add = Scatter(context, "float32", len(shape), [0], [("int64", 1)], **of)
     one = context.from_host(x[0].ravel()[5:6])
-    zeros = one.view(one.layout._replace(shape=shape, strides=(0,) * len(shape)))
+    zeros = one.with_layout(one.layout._replace(shape=shape, strides=(0,) * len(shape)))
     cases = [(device[1], x[1]), (device[0, ::-1], x[0, ::-1]), (zeros, np.full(shape, x[0].ravel()[5]))]
     for array, host in cases:
         got = add(array, context.from_host(y), context.from_host(i))[0].to_host()
@@ -240,7 +240,7 @@ def test_few_positions_by_indices_of_any_strides(context, rng, kind):
     for pick in (lambda i: i[5:].ravel()[:2100], lambda i: i.T[:30], lambda i: i[::2, :1].repeat(60, 0)):
         host = pick(many)
         is_view = host.shape == (30, 70)
-        index = at.view(at.layout.transpose((1, 0)))[:30] if is_view else context.from_host(host)
+        index = at.with_layout(at.layout.transpose((1, 0)))[:30] if is_view else context.from_host(host)
         value = y[: host.size].reshape(*host.shape, 2)
         of = {"value_dtype": "float32", "value_ndim": value.ndim, "schedule": "simt", "accumulate": True}
         add = Scatter(context, "float32", 2, [0], [(kind, host.ndim)], **of)
@@ -462,8 +462,8 @@ def test_order_of_arrays_of_any_strides(context, rng, ordered):
     kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": 2}
     add = Scatter(context, "float32", 2, (0,), [("int64", 1)], schedule="cpu", **kinds)
     square = context.from_host(x[:7].T.copy()).T
-    column = device[:7, :1].view(device[:7, :1].layout.broadcast_to((7, 6)))
-    for view in (device[::-2], device[:7], zero.view(zero.layout.broadcast_to((7, 6))), square, column):
+    column = device[:7, :1].with_layout(device[:7, :1].layout.broadcast_to((7, 6)))
+    for view in (device[::-2], device[:7], zero.with_layout(zero.layout.broadcast_to((7, 6))), square, column):
         for value in (context.from_host(y), context.from_host(y)[::-1], context.from_host(y[:, ::-1].copy())[:, ::-1]):
             got = add(view, value, at[::-2])[0].to_host()
             np.testing.assert_array_equal(got, expected_scatter(True, view.to_host(), value.to_host(), index[::-2]))
@@ -499,7 +499,7 @@ def test_work_items_add_to_arrays_of_any_strides(context, rng, monkeypatch):
     for ndim in (1, 2):
         kinds = {"accumulate": True, "value_dtype": "float32", "value_ndim": ndim}
         add = Scatter(context, "float32", ndim, (0,), [("int64", 1)], schedule="cpu", **kinds)
-        views = device[::-2], device[:7], zero.view(zero.layout.broadcast_to((7, 6)))
+        views = device[::-2], device[:7], zero.with_layout(zero.layout.broadcast_to((7, 6)))
         for view in views if ndim == 2 else [v[:, 1] for v in views]:
             value = y if ndim == 2 else y[:, 0]
             got = add(view, context.from_host(value), at)[0].to_host()
@@ -584,7 +584,7 @@ def test_strides(context, schedule, rng):
     view = device[::-2, 3:, 1::3].T
     y = np.broadcast_to(rng.normal(size=(1, 11, 1)).astype("float32"), (*i.shape, 11, 5))
     device_y = context.from_host(y[0, 0, :, :1].copy())
-    device_y = device_y.view(device_y.layout.broadcast_to(y.shape))
+    device_y = device_y.with_layout(device_y.layout.broadcast_to(y.shape))
     types = [("int64", 2)]
     routine = Gather(context, "float32", 3, (0,), types, schedule=schedule)
     assert x.shape == view.shape

@@ -28,7 +28,7 @@ def check(context, schedule, x, writes, device=None):
     values = []
     for items, _, value in writes:
         array = context.from_host(value)
-        values.append(array.view(array.layout.broadcast_to(x[items].shape)))
+        values.append(array.with_layout(array.layout.broadcast_to(x[items].shape)))
     assert SliceUpdate.takes(context, str(x.dtype), x.ndim, len(writes))
     routine = SliceUpdate(context, str(x.dtype), x.ndim, [adds for _, adds, _ in writes], schedule)
     output = context.empty(x.shape, x.dtype)
@@ -88,7 +88,7 @@ def test_strides_of_the_array(context, schedule, rng):
     for x, view in (
         (store[::-3, 2:9], device[::-3, 2:9]),
         (store.T, device.T),
-        (np.broadcast_to(store[:1, :1], (6, 40)), one.view(one.layout.broadcast_to((6, 40)))),
+        (np.broadcast_to(store[:1, :1], (6, 40)), one.with_layout(one.layout.broadcast_to((6, 40)))),
     ):
         rows = rng.normal(size=(3, x.shape[1])).astype("float32")
         check(

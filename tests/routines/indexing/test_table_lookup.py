@@ -64,15 +64,15 @@ def test_layouts(context, rng, schedule):
     for view in (np.s_[::-1, ::-1], np.s_[::2, 1::3], np.s_[:, ::-1]):
         (x, i, table), given = arrays(rng, context, (40, 51))
         layouts = [a.layout.subscript(view) for a in given[:2]] + [given[2].layout.subscript((slice(None, None, -1),))]
-        views = [a.view(layout) for a, layout in zip(given, layouts, strict=True)]
+        views = [a.with_layout(layout) for a, layout in zip(given, layouts, strict=True)]
         close(routine(*views)[0], x[view] * table[::-1][i[view]])
     (x, i, table), given = arrays(rng, context, (40, 51))
-    strided = given[2].view(given[2].layout.subscript((slice(1, None, 3),)))
+    strided = given[2].with_layout(given[2].layout.subscript((slice(1, None, 3),)))
     i %= len(table[1::3])
     across = context.from_host(i[:1])
     repeated = routine_of(context, PRODUCT, 2, (0, 1), schedule, ((False, False), (True, False)))
     close(repeated(given[0], across, strided)[0], x * table[1::3][i[:1]])
-    one = strided.view(strided.layout.subscript((slice(2, 3),)).broadcast_to((9,)))
+    one = strided.with_layout(strided.layout.subscript((slice(2, 3),)).broadcast_to((9,)))
     close(routine(given[0], context.from_host(i % 9), one)[0], x * table[1::3][2])
 
 

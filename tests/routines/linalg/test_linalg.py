@@ -67,7 +67,7 @@ def test_cholesky_of_views_and_other_dtypes(context, rng, schedule):
     for count in (5, 37):
         a = positive(rng, (count, 9, 9), "float64")
         array = context.from_host(np.ascontiguousarray(np.moveaxis(a, 0, -1)))
-        (got,) = Cholesky(context, "float64", schedule=schedule)(array.view(array.layout.transpose((2, 0, 1))))
+        (got,) = Cholesky(context, "float64", schedule=schedule)(array.with_layout(array.layout.transpose((2, 0, 1))))
         assert_near(got, np.linalg.cholesky(a), "float64")
     whole = np.array([[4, 2], [2, 10]], "int32")
     (got,) = Cholesky(context, "float64", schedule=schedule)(context.from_host(whole))
@@ -139,7 +139,7 @@ def test_views_of_triangles(context, rng, schedule, dtype):
     a, b = triangle(rng, (90, 90), dtype, True), rng.normal(size=(90, 6)).astype(dtype)
     matrix, right = context.from_host(np.ascontiguousarray(a.T)), context.from_host(np.ascontiguousarray(b.T))
     (got,) = TriangularSolve(context, dtype, schedule=schedule)(
-        matrix.view(matrix.layout.transpose()), right.view(right.layout.transpose())
+        matrix.with_layout(matrix.layout.transpose()), right.with_layout(right.layout.transpose())
     )
     assert_near(got, scipy.linalg.solve_triangular(a, b, lower=True), dtype)
 
@@ -229,7 +229,7 @@ def test_lu_factors_in_lanes(context, rng, dtype):
         a[1] = 0
         a[2] *= np.finfo(dtype).tiny
         array = context.from_host(a)
-        for view, host in ((array, a), (array.view(array.layout.transpose((0, 2, 1))), a.swapaxes(1, 2))):
+        for view, host in ((array, a), (array.with_layout(array.layout.transpose((0, 2, 1))), a.swapaxes(1, 2))):
             lu, pivots = map(np.asarray, factor(view))
             rows = np.arange(count)
             order = np.tile(np.arange(n), (count, 1))

@@ -71,7 +71,7 @@ def test_matrices_in_the_lanes_of_vectors(context, rng, dtype):
     a = a.astype(dtype)
     good = np.delete(np.arange(37), 11)
     array = context.from_host(np.ascontiguousarray(np.moveaxis(a, 0, -1)))
-    for given in (context.from_host(a), array.view(array.layout.transpose((2, 0, 1)))):
+    for given in (context.from_host(a), array.with_layout(array.layout.transpose((2, 0, 1)))):
         q, r = (np.asarray(v) for v in qr(given))
         u, s, vt = (np.asarray(v) for v in svd(given))
         w, v = (np.asarray(x) for x in eigen(given))

@@ -130,7 +130,7 @@ def test_broadcast_input(context, rng, schedule):
     host = values(rng, (6, 1, 40), "float32")
     wide = np.broadcast_to(host, (6, 5, 40))
     device = context.from_host(host)
-    device = device.view(device.layout.broadcast_to(wide.shape))
+    device = device.with_layout(device.layout.broadcast_to(wide.shape))
     for axes in AXES:
         routine = Reduction(context, "add", "float32", "float64", "float32", 3, axes, schedule=schedule)
         close(routine(device)[0].to_host(), expected("add", wide, "float64", axes).astype("float32"))

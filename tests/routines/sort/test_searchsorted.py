@@ -75,7 +75,7 @@ def test_layouts(context, rng, schedule):
     for view in (lambda v: v.T, lambda v: v[::-1, ::2, ::-1], lambda v: v[:0], lambda v: v[:1, :1, :1]):
         (got,) = routine(device[::3], view(searched))
         np.testing.assert_array_equal(got.to_host(), np.searchsorted(rows[::3], view(values)))
-    wide = searched[:, :1].view(searched[:, :1].layout.broadcast_to((6, 4, 7)))
+    wide = searched[:, :1].with_layout(searched[:, :1].layout.broadcast_to((6, 4, 7)))
     (got,) = routine(device, wide)
     np.testing.assert_array_equal(got.to_host(), np.searchsorted(rows, np.broadcast_to(values[:, :1], (6, 4, 7))))
     out = context.from_host(np.zeros((7, 5, 12), "int64"))

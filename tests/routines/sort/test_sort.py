@@ -188,7 +188,7 @@ def test_output_with_strides(context, rng, schedule, shape):
 def test_broadcast_input(context, rng, schedule):
     host = values(rng, (6, 1, 40), "float32")
     device = context.from_host(host)
-    wide = device.view(device.layout.broadcast_to((6, 5, 40)))
+    wide = device.with_layout(device.layout.broadcast_to((6, 5, 40)))
     for axis in range(3):
         for kind in EXPECTED:
             check(kind(context, "float32", 3, axis, schedule=schedule), wide, np.broadcast_to(host, (6, 5, 40)))
