@@ -1,27 +1,18 @@
 """Arrays on a device: a buffer, a layout and the context that both belong to."""
 
 import operator
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from pytensor_cl.errors import UnsupportedIndex
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.interfaces import DeviceContext
+from pytensor_cl.runtime.array_operators import ArrayOperators
 from pytensor_cl.runtime.layout import Layout
 
-_PLAIN = (bool, int, float, complex, np.generic, list, tuple)
-
-
-def _host_operand(other: Any) -> Any:
-    """Return the operand as NumPy compares it with a device array; NotImplemented if its class defines comparisons."""
-    if isinstance(other, GpuArray):
-        return other.to_host()
-    if isinstance(other, _PLAIN):
-        return other
-    is_array = hasattr(type(other), "__array__") and getattr(type(other), "__array_ufunc__", True) is not None
-    return np.asarray(other) if is_array else NotImplemented
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.context import Context
 
 
 def _basic_index(item: Any) -> Any:
@@ -42,20 +33,6 @@ def _basic_index(item: Any) -> Any:
     )
 
 
-def _unsupported(symbol: str) -> Callable[..., Any]:
-    """Return the method of an operator that device arrays do not have. It raises an error with the alternative."""
-
-    def raise_type_error(self: "GpuArray", other: Any = 0) -> Any:
-        if _host_operand(other) is NotImplemented:
-            return NotImplemented
-        raise TypeError(
-            f"a GpuArray has no operator {symbol}: compute in a function, "
-            "pytensor.function(..., mode='OPENCL'), or on the host with np.asarray(r)"
-        )
-
-    return raise_type_error
-
-
 class MemoryOwner:
     """The owner of memory that this package has not allocated; all arrays over the memory have the same one.
 
@@ -68,12 +45,12 @@ class MemoryOwner:
         self.held = held
 
 
-class GpuArray:
+class GpuArray(ArrayOperators):
     """An n-dimensional array in device memory.
 
-    It has views, conversions and comparisons by value, but no arithmetic: that is what functions are for. What needs
-    the values in Python (``==``, ``!=``, ``in``, `item`, `tolist`, conversion to a number, ``repr`` of a 0-d array)
-    waits for the device and copies the array to the host.
+    Operators, indices and assignments are NumPy's, and views share memory with the array, also for writes. The
+    functions are in `pytensor_cl.array`. Nothing waits for the device but what needs values in Python: ``in``, `item`,
+    `tolist`, conversion to a number or to a NumPy array, and operations whose shape depends on values.
 
     Parameters
     ----------
@@ -96,7 +73,7 @@ class GpuArray:
 
     def __init__(
         self,
-        context: DeviceContext,
+        context: "Context",
         buffer: "cl.Buffer",
         dtype: np.dtype,
         layout: Layout,
@@ -179,12 +156,6 @@ class GpuArray:
             hint = f": on the host it is np.asarray(r).{name}, on the device part of a function, pytensor.function(...)"
         raise AttributeError(f"'GpuArray' object has no attribute {name!r}{hint}", name=name, obj=self)
 
-    def __setitem__(self, items: Any, value: Any) -> NoReturn:
-        raise TypeError(
-            "a GpuArray does not change: make a new one in a function, with x[...].set(value) or "
-            "pytensor.tensor.set_subtensor(x[...], value)"
-        )
-
     def __len__(self) -> int:
         if not self.layout.shape:
             raise TypeError("len() of a 0-d array")
@@ -194,26 +165,6 @@ class GpuArray:
         if not self.layout.shape:
             raise TypeError("iteration over a 0-d array: its value is r.item()")
         return map(self.__getitem__, range(self.layout.shape[0]))
-
-    def __contains__(self, item: Any) -> bool:
-        host = _host_operand(item)
-        return host is not NotImplemented and host in self.to_host()
-
-    def __eq__(self, other: Any) -> Any:
-        """Compare elements, as NumPy does, on the host; return a NumPy array of booleans.
-
-        What is neither a number nor an array is not equal, as None.
-        """
-        host = _host_operand(other)
-        return NotImplemented if host is NotImplemented else np.equal(self.to_host(), host)
-
-    def __ne__(self, other: Any) -> Any:
-        """Compare elements, as ``==`` does."""
-        host = _host_operand(other)
-        return NotImplemented if host is NotImplemented else np.not_equal(self.to_host(), host)
-
-    # Arrays that are equal would need the same hash; NumPy's have none either.
-    __hash__ = None  # type: ignore[assignment]
 
     def sync(self) -> None:
         """Wait until the device has computed the array (and all that was enqueued before it)."""
@@ -302,22 +253,6 @@ class GpuArray:
                 f"the format {spec!r} is for one number, this array has shape {self.shape}: use np.asarray(r)"
             )
         return format(self.item(), spec)
-
-    __add__ = __radd__ = _unsupported("+")
-    __sub__ = __rsub__ = _unsupported("-")
-    __mul__ = __rmul__ = _unsupported("*")
-    __truediv__ = __rtruediv__ = _unsupported("/")
-    __floordiv__ = __rfloordiv__ = _unsupported("//")
-    __mod__ = __rmod__ = _unsupported("%")
-    __pow__ = __rpow__ = _unsupported("**")
-    __matmul__ = __rmatmul__ = _unsupported("@")
-    __and__ = __rand__ = _unsupported("&")
-    __or__ = __ror__ = _unsupported("|")
-    __xor__ = __rxor__ = _unsupported("^")
-    __lshift__ = __rlshift__ = _unsupported("<<")
-    __rshift__ = __rrshift__ = _unsupported(">>")
-    __lt__, __le__, __gt__, __ge__ = map(_unsupported, ("<", "<=", ">", ">="))
-    __neg__, __pos__, __invert__, __abs__ = map(_unsupported, ("-", "+", "~", "abs()"))
 
     def to_pyopencl(self) -> Any:
         """Return a ``pyopencl.array.Array`` over the same buffer."""
