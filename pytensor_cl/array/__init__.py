@@ -105,6 +105,37 @@ from pytensor_cl.array.elementwise import (
     where,
 )
 from pytensor_cl.array.info import __array_namespace_info__
+from pytensor_cl.array.manipulation import (
+    array_split,
+    ascontiguousarray,
+    asfortranarray,
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    concat,
+    concatenate,
+    diagonal,
+    dstack,
+    expand_dims,
+    flip,
+    hstack,
+    matrix_transpose,
+    meshgrid,
+    moveaxis,
+    permute_dims,
+    ravel,
+    reshape,
+    roll,
+    split,
+    squeeze,
+    stack,
+    swapaxes,
+    tile,
+    transpose,
+    unstack,
+    vstack,
+)
+from pytensor_cl.array.reductions import all, any, count_nonzero, max, mean, min, prod, std, sum, var
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.registry import sync
 
