@@ -15,7 +15,8 @@ from pytensor_cl.array.launches import Launcher, copy_into, fill, thread_cache, 
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.scalar.base import Unsupported, element_function
+from pytensor_cl.scalar.base import ScalarOp, Unsupported, element_function
+from pytensor_cl.scalar.named import NAMED
 
 _PYTHON = (int, float, complex)
 
@@ -30,7 +31,7 @@ class Operation(NamedTuple):
 
     name: str
     resolve: Callable[[tuple[Any, ...]], tuple[np.dtype, ...]]
-    scalar: ps.ScalarOp
+    scalar: ScalarOp
     is_copy_of_ints: bool = False
 
 
@@ -119,11 +120,8 @@ def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> 
     read = tuple(kind if isinstance(kind, np.dtype) else dtype for kind, dtype in zip(kinds, loop, strict=True))
     for dtype in (*loop, result):
         _check_dtype(operation.name, dtype, kinds, context)
-    scalar = operation.scalar
-    if operation.is_copy_of_ints and loop[0].kind in "iub":
-        scalar = ps.identity
     try:
-        function = element_function(scalar, tuple(map(str, read)), (str(result),))
+        function = element_function(operation.scalar, tuple(map(str, read)), (str(result),))
     except Unsupported as error:
         raise TypeError(f"{operation.name} of {', '.join(map(str, read))}: {error}") from None
     by_value = tuple(not isinstance(kind, np.dtype) for kind in kinds)
@@ -309,9 +307,12 @@ OPERATIONS: dict[str, Operation] = (
             ("atanh", np.arctanh, ps.arctanh),
             ("bitwise_and", np.bitwise_and, ps.and_),
             ("bitwise_invert", np.invert, ps.invert),
+            ("bitwise_left_shift", np.left_shift, NAMED["bitwise_left_shift"]),
             ("bitwise_or", np.bitwise_or, ps.or_),
+            ("bitwise_right_shift", np.right_shift, NAMED["bitwise_right_shift"]),
             ("bitwise_xor", np.bitwise_xor, ps.xor),
             ("conj", np.conjugate, ps.conj),
+            ("copysign", np.copysign, NAMED["copysign"]),
             ("cos", np.cos, ps.cos),
             ("cosh", np.cosh, ps.cosh),
             ("divide", np.true_divide, ps.true_div),
@@ -322,6 +323,8 @@ OPERATIONS: dict[str, Operation] = (
             ("floor_divide", np.floor_divide, ps.int_div),
             ("greater", np.greater, ps.gt),
             ("greater_equal", np.greater_equal, ps.ge),
+            ("hypot", np.hypot, NAMED["hypot"]),
+            ("isfinite", np.isfinite, NAMED["isfinite"]),
             ("isinf", np.isinf, ps.isinf),
             ("isnan", np.isnan, ps.isnan),
             ("less", np.less, ps.lt),
@@ -330,6 +333,7 @@ OPERATIONS: dict[str, Operation] = (
             ("log10", np.log10, ps.log10),
             ("log1p", np.log1p, ps.log1p),
             ("log2", np.log2, ps.log2),
+            ("logaddexp", np.logaddexp, NAMED["logaddexp"]),
             ("logical_and", np.logical_and, ps.and_),
             ("logical_not", np.logical_not, ps.invert),
             ("logical_or", np.logical_or, ps.or_),
@@ -338,12 +342,14 @@ OPERATIONS: dict[str, Operation] = (
             ("minimum", np.minimum, ps.minimum),
             ("multiply", np.multiply, ps.mul),
             ("negative", np.negative, ps.neg),
+            ("nextafter", np.nextafter, NAMED["nextafter"]),
             ("not_equal", np.not_equal, ps.neq),
             ("positive", np.positive, ps.identity),
             ("pow", np.power, ps.pow),
             ("reciprocal", np.reciprocal, ps.reciprocal),
             ("remainder", np.remainder, ps.mod),
             ("sign", np.sign, ps.sign),
+            ("signbit", np.signbit, NAMED["signbit"]),
             ("sin", np.sin, ps.sin),
             ("sinh", np.sinh, ps.sinh),
             ("sqrt", np.sqrt, ps.sqrt),

@@ -30,6 +30,8 @@ _BINARY: dict[str, Callable[..., GpuArray]] = {
     "and": _operation("bitwise_and"),
     "or": _operation("bitwise_or"),
     "xor": _operation("bitwise_xor"),
+    "lshift": _operation("bitwise_left_shift"),
+    "rshift": _operation("bitwise_right_shift"),
     "eq": _operation("equal"),
     "ne": _operation("not_equal"),
     "lt": _operation("less"),

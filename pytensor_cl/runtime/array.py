@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pytensor_cl.errors import UnsupportedIndex
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array_operators import ArrayOperators
 from pytensor_cl.runtime.layout import Layout
@@ -15,22 +14,27 @@ if TYPE_CHECKING:
     from pytensor_cl.runtime.context import Context
 
 
-def _basic_index(item: Any) -> Any:
-    """Return an item of a basic index, integers as Python's.
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
-    Raises `UnsupportedIndex`: it is an array, a list, a boolean, or nothing that NumPy takes either.
+
+def basic_index(array: "GpuArray", items: tuple[Any, ...]) -> "GpuArray":
+    """Return the view that integers, slices, ``None`` and ``...`` select.
+
+    Raises `IndexError`: an integer is out of bounds, there are too many, or there are two ``...``.
     """
-    if item is None or isinstance(item, slice):
-        return item
-    is_integer = hasattr(type(item), "__index__") and getattr(item, "ndim", 0) == 0
-    if is_integer and not isinstance(item, bool | np.bool_):
-        dtype = getattr(item, "dtype", None)
-        if dtype is None or dtype.kind in "iu":
-            return operator.index(item)
-    raise UnsupportedIndex(
-        f"a GpuArray takes integers, slices, None and one ... as indices, not {item!r}: index in the graph of a "
-        "function, or a copy on the host, np.asarray(r)[...]"
-    )
+    ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
+    if ellipses:
+        if len(ellipses) > 1:
+            raise IndexError("an index can only have a single ellipsis ('...')")
+        at, taken = ellipses[0], sum(item is not None for item in items) - 1
+        items = (*items[:at], *(slice(None),) * (array.ndim - taken), *items[at + 1 :])
+    if None not in items:
+        return array.with_layout(array.layout.subscript(items))
+    view = array.layout.subscript([item for item in items if item is not None])
+    # An integer drops its dimension; every other one is still there, in the same order.
+    kept = iter(range(view.ndim))
+    order: list[int | str] = ["x" if i is None else next(kept) for i in items if not isinstance(i, int)]
+    return array.with_layout(view.dimshuffle((*order, *kept)))
 
 
 class MemoryOwner:
@@ -127,25 +131,22 @@ class GpuArray(ArrayOperators):
         return GpuArray(self.context, self.buffer, self.dtype, layout, self.readonly, self.owner)
 
     def __getitem__(self, items: Any) -> "GpuArray":
-        """Apply basic indexing (integers, slices, ``None``, ``...``); a view.
+        """Return what an index selects, as NumPy does.
 
-        Raises `UnsupportedIndex`: there is another kind of index among them, or more than one ``...``. Raises
-        `IndexError`: an integer is out of bounds, or there are too many.
+        Integers, slices, ``None`` and ``...`` give a view. Arrays and lists of integers or bools give a new array; masks
+        of the device wait for the number of their true elements.
+
+        Raises
+        ------
+        IndexError
+            The index does not fit, or an index of the host is out of bounds. One in a device array is found by the next
+            wait.
         """
-        items = items if isinstance(items, tuple) else (items,)
-        ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
-        if ellipses:
-            at, taken = ellipses[0], sum(item is not None for item in items) - 1
-            fill = (slice(None),) * (self.ndim - taken)
-            items = (*items[:at], *fill, *items[at + 1 :])
-        items = tuple(map(_basic_index, items))
-        view = self.layout.subscript([item for item in items if item is not None])
-        if None in items:
-            # An integer drops its dimension; every other one is still there, in the same order.
-            kept = iter(range(view.ndim))
-            order: list[int | str] = ["x" if i is None else next(kept) for i in items if not isinstance(i, int)]
-            view = view.dimshuffle((*order, *kept))
-        return self.with_layout(view)
+        if type(items) in _BASIC:
+            return basic_index(self, (items,))
+        if type(items) is tuple and all(type(item) in _BASIC for item in items):
+            return basic_index(self, items)
+        return self._take_index(items)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Name what is there in place of methods of other libraries' arrays."""
@@ -169,10 +170,13 @@ class GpuArray(ArrayOperators):
     def sync(self) -> None:
         """Wait until the device has computed the array (and all that was enqueued before it)."""
         self.context.queue.wait()
+        self.context.deferred_errors.check()
 
     def to_host(self) -> np.ndarray:
         """Copy the array into a new NumPy array; waits until it is there."""
-        return self.context.download(self)
+        host = self.context.download(self)
+        self.context.deferred_errors.check()
+        return host
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number; waits for it.

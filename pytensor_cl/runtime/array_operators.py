@@ -104,6 +104,10 @@ class ArrayOperators:
         """
         _above("indexing").assign(self, index, value)
 
+    def _take_index(self, index: Any) -> "GpuArray":
+        """Return what an index with arrays, or other integers than Python's, selects."""
+        return _above("indexing").take_index(self, index)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """Return the module of functions of the Python array API standard, `pytensor_cl.array`.
 
