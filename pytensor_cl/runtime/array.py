@@ -133,8 +133,8 @@ class GpuArray(ArrayOperators):
     def __getitem__(self, items: Any) -> "GpuArray":
         """Return what an index selects, as NumPy does.
 
-        Integers, slices, ``None`` and ``...`` give a view. Arrays and lists of integers or bools give a new array; masks
-        of the device wait for the number of their true elements.
+        Integers, slices, ``None`` and ``...`` give a view. Arrays and lists of integers or bools give a new array;
+        masks of the device wait for the number of their true elements.
 
         Raises
         ------
