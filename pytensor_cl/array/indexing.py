@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.array.dispatch import check_writable
+from pytensor_cl.array.creation import asarray
+from pytensor_cl.array.dispatch import OPERATIONS, apply, check_writable
 from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, share_memory, thread_cache
 from pytensor_cl.array.manipulation import broadcast_to, reshape
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
