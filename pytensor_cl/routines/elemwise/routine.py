@@ -586,3 +586,14 @@ def contiguous(array: GpuArray) -> GpuArray:
     if array.layout.is_contiguous:
         return array
     return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]
+
+
+def without_overlap(array: GpuArray, target: GpuArray) -> GpuArray:
+    """Return the array itself if it has no memory that may be the target's, else a copy: for what writes the target."""
+    if array.buffer is not target.buffer or not array.size or not target.size:
+        return array
+    (low, high), (first, last) = array.layout.span, target.layout.span
+    size, other = array.dtype.itemsize, target.dtype.itemsize
+    if high * size <= first * other or last * other <= low * size:
+        return array
+    return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]
