@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is.
 _PUBLIC = {
+    "ElementwiseKernel": "pytensor_cl.user_kernels.elementwise",
     "GpuArray": "pytensor_cl.runtime.array",
     "GpuArrayType": "pytensor_cl.type",
     "GpuArrayVariable": "pytensor_cl.variable",
