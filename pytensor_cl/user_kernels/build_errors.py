@@ -128,7 +128,7 @@ def build_error(
     source
         The whole program.
     kernel
-        What the message calls the kernel, such as ``"kernel 'sqdiff' with T = float32"``.
+        The name of the kernel in the message, such as ``"kernel 'sqdiff' with T = float32"``.
     parts
         The parts that the user wrote, in their order.
     has_fp64
@@ -216,7 +216,7 @@ def hints(code: str, messages: Sequence[str], has_fp64: bool = True) -> list[str
     Parameters
     ----------
     code
-        What the user wrote.
+        The text that the user wrote.
     messages
         The driver's messages.
     has_fp64

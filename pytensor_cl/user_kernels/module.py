@@ -70,7 +70,7 @@ class RawModule:
         name
             Name of the kernel. A name that the program does not have is an error of the first call, or of `compile`.
         strided
-            As for `RawKernel`.
+            Names of parameters that take any strides, a parameter of `RawKernel`.
         """
         return RawKernel.of_module(self.code, name, self.options, strided, f"{self._title} with kernel {name!r}")
 

@@ -169,7 +169,7 @@ class RawKernel:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the driver of the default device tells about the compiled kernel.
+        """Facts about the compiled kernel, from the driver of the default device.
 
         ``max_work_group_size`` and ``preferred_work_group_size_multiple`` count work-items, ``local_memory`` (of a
         work-group) and ``private_memory`` (of a work-item) bytes; ``compile_work_group_size`` is what

@@ -37,8 +37,8 @@ class Parameter(NamedTuple):
     """A parameter of a kernel.
 
     `type`: OpenCL C type of the value, or of what the pointer points to, with typedefs of the text resolved; empty if
-    it is unknown; `space`: address space of a pointer, "" for a value, None if it is unknown; `is_const`: whether the kernel
-    only reads through the pointer.
+    it is unknown; `space`: address space of a pointer, "" for a value, None if it is unknown; `is_const`: whether the
+    kernel only reads through the pointer.
     """
 
     name: str
