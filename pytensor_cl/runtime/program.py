@@ -51,6 +51,11 @@ def _set_bytes_of(handle: "cl.Kernel") -> Callable[[int, Any], None]:
     return getattr(handle, "_set_arg_buf", handle.set_arg)
 
 
+def _log_of(error: "cl.Error") -> str:
+    """Return the driver's messages about a build that failed."""
+    return "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
+
+
 def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kernel":
     """Return a kernel of a program that was built from a source.
 
@@ -231,10 +236,38 @@ class ProgramCache:
         try:
             program = cl.Program(self._context, text).build(options=options, cache_dir=False)
         except cl.Error as error:
-            log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
-            raise CompilationError(log, text) from error
+            raise CompilationError(_log_of(error), text) from error
         self._binaries.keep(text, options, program)
         return program
+
+    def build_own(self, code: str | bytes, options: Sequence[str]) -> "cl.Program":
+        """Build a program of the user's alone, as it is written: there are no build variants, and no other kernels.
+
+        `code`: OpenCL C, or SPIR-V; `options`: build options besides every build's. Raises `CompilationError`: the
+        driver rejects it.
+        """
+        all_options = [*self._options, *options]
+        text = code if isinstance(code, str) else ""
+        self._check_room(text)
+        with compiling("1 kernel", self._driver):
+            if isinstance(code, str):
+                return self._call_driver(code, all_options)
+            return in_another_thread(lambda: self._compiled_il(code, all_options), False)
+
+    def _compiled_il(self, code: bytes, options: list[str]) -> "cl.Program":
+        try:
+            return cl.Program(self._context, code).build(options=options, cache_dir=False)
+        except cl.Error as error:
+            raise CompilationError(_log_of(error), "") from error
+
+    def own_kernel(self, program: "cl.Program", name: str) -> Kernel:
+        """Return a new kernel object of a program that `build_own` returned.
+
+        Raises `pyopencl.Error`: the program has no such kernel.
+        """
+        self._check_room("")
+        kernel_is_new(self._driver)
+        return Kernel(new_kernel(program, name), program)
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object of a source, which is built now if it has not been built.

@@ -15,7 +15,8 @@ from pytensor_cl.errors import CompilationError
 _KIND = r"(?P<{}>fatal error|error|warning|note)"
 _DIAGNOSTIC = re.compile(
     rf"^[ \t]*(?:{_KIND.format('before')}: )?"
-    r"(?:\"(?P<quoted>[^\"\n]+)\", line (?P<row>\d+)|(?P<file>(?:[A-Za-z]:\\)?[^:\n]*):(?P<line>\d+)(?::(?P<column>\d+))?):"
+    r"(?:\"(?P<quoted>[^\"\n]+)\", line (?P<row>\d+)"
+    r"|(?P<file>(?:[A-Za-z]:\\)?[^:\n]*):(?P<line>\d+)(?::(?P<column>\d+))?):"
     rf"[ \t]*(?:{_KIND.format('after')}:[ \t]*)?(?P<text>.*)$",
     re.MULTILINE,
 )
@@ -127,7 +128,7 @@ def build_error(
     source
         The whole program.
     kernel
-        What the message calls the kernel, such as ``"kernel 'sqdiff' with T = float32"``.
+        The name of the kernel in the message, such as ``"kernel 'sqdiff' with T = float32"``.
     parts
         The parts that the user wrote, in their order.
     has_fp64
@@ -215,7 +216,7 @@ def hints(code: str, messages: Sequence[str], has_fp64: bool = True) -> list[str
     Parameters
     ----------
     code
-        What the user wrote.
+        The text that the user wrote.
     messages
         The driver's messages.
     has_fp64
@@ -234,9 +235,8 @@ def hints(code: str, messages: Sequence[str], has_fp64: bool = True) -> list[str
     if _CPP.search(plain):
         result.append("OpenCL C is a C: it has no templates, namespaces or casts of C++")
     text = "\n".join(messages)
-    for name in dict.fromkeys(_TYPE_NAME.findall(text)):
-        if name in _NAMES:
-            result.append(f"the type {name} is called {_NAMES[name]} in OpenCL C")
+    names = dict.fromkeys(name for name in _TYPE_NAME.findall(text) if name in _NAMES)
+    result += [f"the type {name} is called {_NAMES[name]} in OpenCL C" for name in names]
     result += [hint for pattern, hint in _BY_MESSAGE if re.search(pattern, text)]
     if not has_fp64 and re.search(r"\bdouble\d*\b", plain):
         result.append("the device has no double precision: use float")
