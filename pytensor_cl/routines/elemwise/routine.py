@@ -392,11 +392,21 @@ class Elemwise(Routine):
         """Enqueue the kernel; the outputs may have any strides, and may be inputs of the same layout."""
         arrays: list[Any] = [inputs[k] for k in self._places]
         arrays.extend(outputs)
-        layouts = [array.layout for array in arrays]
+        self.launch_plan(self.plan_for([array.layout for array in arrays]), arrays, inputs)
+
+    def plan_for(self, layouts: list[Layout]) -> _Plan | _PackedRows:
+        """Return what a launch of these layouts (inputs that are arrays, then outputs) needs, for `launch_plan`.
+
+        It holds for any offsets.
+        """
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans.store(key, self._plan(layouts))
+        return self._plans.store(key, self._plan(layouts)) if plan is None else plan
+
+    def launch_plan(
+        self, plan: _Plan | _PackedRows, arrays: list[Any], inputs: Sequence[GpuArray | np.generic]
+    ) -> None:
+        """Enqueue the kernel of a plan; `arrays`: inputs that are arrays, then outputs."""
         if isinstance(plan, _PackedRows):
             for k in plan.fold.numbers("row"):
                 arrays[k] = self._repeated(arrays[k], plan.fold, k)
