@@ -239,6 +239,7 @@ def sync() -> None:
     """Wait until every queue of every context has finished."""
     for context in opened_contexts():
         context.queue.wait()
+        context.deferred_errors.check()
 
 
 def _restore(name: str, host: np.ndarray) -> GpuArray:

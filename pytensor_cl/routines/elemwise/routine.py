@@ -158,6 +158,13 @@ def _memory_order(shape: Shape, strides: Strides) -> tuple[Shape, Strides]:
     return tuple(shape[d] for d in order), tuple(tuple(s[d] for d in order) for s in strides)
 
 
+def collapsed_ndim(layouts: Sequence[Layout]) -> int:
+    """Return the dimensions that remain of the last layout, an output's, when adjacent ones are merged."""
+    shape = layouts[-1].shape
+    strides = tuple(layout.broadcast_to(shape).strides for layout in layouts)
+    return len(collapse(*_memory_order(shape, strides))[0])
+
+
 def _move(values: tuple[int, ...], source: int, target: int) -> tuple[int, ...]:
     moved = [*values[:source], *values[source + 1 :]]
     moved.insert(target, values[source])
