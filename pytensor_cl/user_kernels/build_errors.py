@@ -192,7 +192,7 @@ _TYPE_NAME = re.compile(r"(?:unknown type name|undeclared identifier) '(\w+)'")
 _BY_MESSAGE = (
     (
         r"ambiguous",
-        "give all arguments of the function one type: fmax(x, 0.0f), not fmax(x, 0) or fmax(x, 0.0)",
+        "give all arguments of the function one floating type: sqrt(2.0f), not sqrt(2)",
     ),
     (
         r"(?:address space|pointer arguments|must point to|kernel parameter cannot be declared as a pointer)",

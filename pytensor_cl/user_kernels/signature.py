@@ -13,6 +13,8 @@ _KERNEL = re.compile(r"\b(?:__)?kernel\b(?:(?!\bvoid\b)[^;{}])*\bvoid\s+(\w+)\s*
 _WORDS = re.compile(
     r"\b(?:__)?(?:global|constant|local|private)\b|\b(?:const|restrict|__restrict|volatile|struct|union|enum)\b"
 )
+_ATTRIBUTE = re.compile(r"__attribute__\s*\(\(.*?\)\)", re.DOTALL)
+_PARAMETER = re.compile(r"\s*(.*?)(\*?)\s*(?:(?:__)?restrict\b|const\b|\s)*\b(\w+)\s*(\[\s*\w*\s*\])?\s*", re.DOTALL)
 _SPACE = re.compile(r"\b(?:__)?(global|constant|local)\b")
 _TYPEDEF = re.compile(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;")
 _SPELLINGS = {
@@ -112,10 +114,10 @@ def _from_text(code: str, name: str) -> _Described:
         return []
     found = []
     for part in _split(plain, head.end()):
-        match = re.fullmatch(r"\s*(.*?)(\*?)\s*((?:restrict\b|__restrict\b|const\b|\s)*)(\w+)\s*", part, re.DOTALL)
+        match = _PARAMETER.fullmatch(_ATTRIBUTE.sub(" ", part))
         if match is None:
-            continue
-        declared, star, own = match[1], match[2], match[4]
+            return []
+        declared, star, own = match[1], match[2] or match[4], match[3]
         place = _SPACE.search(declared) if star else None
         space = f"__{place[1]}" if place else ""
         kind = " ".join(_WORDS.sub(" ", declared).split())
