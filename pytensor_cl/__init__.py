@@ -17,6 +17,7 @@ _PUBLIC = {
     "GpuArrayVariable": "pytensor_cl.variable",
     "OpenCLError": "pytensor_cl.errors",
     "devices": "pytensor_cl.mode",
+    "draw": "pytensor_cl.linker.reports.drawing.draw",
     "explain": "pytensor_cl.linker.reports.explain",
     "gpu_from_host": "pytensor_cl.ops.transfer",
     "host_from_gpu": "pytensor_cl.ops.transfer",

@@ -291,7 +291,7 @@ class Explanation:
     def _inner_tables(self) -> tuple[Table, Table]:
         """The nodes of inner graphs, and refused loops; the Op that has a graph by its number among them."""
         outer = list({id(n.outer): n.outer for n in self.inner_nodes}.values())
-        names = {id(op): f"{_inner_kind(op)} {k}" for k, op in enumerate(outer, 1)}
+        names = {id(op): f"{inner_kind(op)} {k}" for k, op in enumerate(outer, 1)}
         rows = [(names[id(n.outer)], self._name(n.op), n.place, n.reason) for n in self.inner_nodes]
         refused = [(names[id(op)], op.refusal) for op in outer if isinstance(op, GpuScan) and op.refusal]
         return (
@@ -347,7 +347,7 @@ def _time(seconds: float | None) -> str:
     return "not measured" if seconds is None else f"{1e6 * seconds:,.1f} us"
 
 
-def _reason(node: Apply) -> str:
+def reason_of_node(node: Apply) -> str:
     """Return why a node is on the host: the reason of its placement, or the registry's if it was added after it."""
     return noted_reason(node) or reason_of(node, default_context_name())
 
@@ -357,7 +357,7 @@ def _nbytes(variable: Variable) -> int | None:
     return None if None in kind.shape else prod(kind.shape) * kind.numpy_dtype.itemsize
 
 
-def _transfer(node: Apply, fn: Any) -> Transfer:
+def transfer_of(node: Apply, fn: Any) -> Transfer:
     source = node.inputs[0]
     target = getattr(node.op, "context_name", "host")
     if isinstance(fn.vm.storage_map.get(source), DeviceCell):
@@ -427,12 +427,12 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
     )
 
 
-def _inner_kind(op: Op) -> str:
+def inner_kind(op: Op) -> str:
     """Return the report's name for an Op with an inner graph."""
     return "loop" if isinstance(op, GpuScan) else "ifelse" if isinstance(op, GpuLazyIfElse) else "objective"
 
 
-def _inner_graphs(op: Any) -> Sequence[Any]:
+def inner_graphs(op: Any) -> Sequence[Any]:
     """Return the graphs of the steps of a loop, of branches or of an objective; none for other Ops."""
     if isinstance(op, GpuScan):
         return (op.graph,)
@@ -445,13 +445,13 @@ def _inner_graphs(op: Any) -> Sequence[Any]:
 def _inner_nodes(op: Any) -> list[InnerNode]:
     """Return the nodes of inner graphs, and of those inside them."""
     found: list[InnerNode] = []
-    graphs = _inner_graphs(op)
+    graphs = inner_graphs(op)
     for node in chain.from_iterable(graph.toposort() for graph in graphs):
         if isinstance(node.op, GpuOp):
             found.append(InnerNode(op, node.op, node, node.op.context_name, ""))
             found += _inner_nodes(node.op)
         elif not isinstance(node.op, TRANSFERS):
-            found.append(InnerNode(op, node.op, node, HOST, _reason(node)))
+            found.append(InnerNode(op, node.op, node, HOST, reason_of_node(node)))
             found += _inner_nodes(node.op)
     return found
 
@@ -483,9 +483,9 @@ def explain(fn: Any, full_names: bool = False) -> Explanation:
         for n in order
         if isinstance(n.op, GpuOp)
     ]
-    moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
+    moved = [transfer_of(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
-    host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
+    host = [HostNode(n.op, n, reason_of_node(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
     executor = fn.vm.executor
     name = full_name if full_names else short_name
     return Explanation(

@@ -76,7 +76,8 @@ def plot_timeline(functions: Sequence[Any], calls: Sequence[tuple[int, TimedCall
     axes.invert_yaxis()
     axes.set_xlim(0, whole)
     axes.set_xlabel(f"time since the call began [{unit}]")
-    axes.set_title(f"one call of {functions[at].name or 'the function'}, {whole:.3g} {unit}", fontsize=10)
+    name = functions[at].name or "the function"
+    axes.set_title(f"one call of {name}, {whole:,.{0 if whole >= 100 else 2}f} {unit}", fontsize=10)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.32), ncols=4, fontsize=8, frameon=False)
     return axes
 
@@ -90,6 +91,7 @@ def _fitting(name: str, part: float) -> str:
 def plot_roofline(nodes: Sequence[Any], peaks: Mapping[str, Peak], axes: Any) -> Any:
     """Plot the nodes of a profile; see `Profile.plot_roofline`."""
     counted = [n for n in nodes if n.flops and n.nbytes and n.device_seconds and n.context in peaks]
+    counted.sort(key=lambda n: -n.device_seconds)
     if not counted:
         raise ValueError("no node of the profile has kernels whose operations are counted: there is nothing to plot")
     axes = _new_axes((8, 5)) if axes is None else axes

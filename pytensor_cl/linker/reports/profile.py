@@ -507,17 +507,15 @@ def _transfer_table(p: Profile) -> Table:
 
 def _host_table(p: Profile) -> Table:
     nodes = [n for n in p.nodes if not n.context]
-    rows = [
-        (p.name(n.node.op), _time(n.host_seconds / n.calls), _percent(n.host_seconds, p.seconds)) for n in nodes
-    ]
+    rows = [(p.name(n.node.op), _time(n.host_seconds / n.calls), _percent(n.host_seconds, p.seconds)) for n in nodes]
     return Table(("host node (per call)", "host", "share"), rows, {1: to_scale(n.host_seconds for n in nodes)})
 
 
 def _shares_bar(p: Profile) -> str:
     """Return the parts of a call as one bar."""
     shares = [(name, s, _percent(s, p.seconds) or "0 %") for name, s in p.shares._asdict().items()]
-    bar = "".join(f'<span class="{n}" style="width:{100 * s / p.seconds:.2f}%"></span>' for n, s, _ in shares if s)
-    key = "".join(f'<span class="{n}">{n} {percent}</span>' for n, _, percent in shares)
+    bar = "".join(f'<span class="time-{n}" style="width:{100 * s / p.seconds:.2f}%"></span>' for n, s, _ in shares if s)
+    key = "".join(f'<span class="time-{n}">{n} {percent}</span>' for n, _, percent in shares)
     return f'<div class="shares">{bar}</div><div class="key">{key}</div>'
 
 
