@@ -21,6 +21,7 @@ _PUBLIC = {
     "RawKernel": "pytensor_cl.user_kernels.raw",
     "RawModule": "pytensor_cl.user_kernels.module",
     "devices": "pytensor_cl.mode",
+    "draw": "pytensor_cl.linker.reports.drawing.draw",
     "explain": "pytensor_cl.linker.reports.explain",
     "gpu_from_host": "pytensor_cl.ops.transfer",
     "host_from_gpu": "pytensor_cl.ops.transfer",
