@@ -191,7 +191,7 @@ def _parameter(flag: Flag, parameters: Any) -> Any:
     if flag.mutable:
         return kind(flag.default, *choices)
 
-    class Fixed(kind):  # type: ignore[misc]
+    class Fixed(kind):  # type: ignore[misc, valid-type]
         """A flag that is read at the start; PyTensor's error does not say what else to do."""
 
         def __set__(self, config: Any, value: Any) -> None:
