@@ -32,9 +32,12 @@ _PUBLIC = {
 }
 
 __all__ = ["__version__", *_PUBLIC]
+_PACKAGES = ("nn", "optimizers", "pymc", "train")  # imported by their own names, or on first use
 
 
 def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)

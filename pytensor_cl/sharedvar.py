@@ -372,6 +372,9 @@ def shared(value: Any, name: str | None = None, *, target: str | None = None, **
     UnsupportedDtype
         The device cannot hold the dtype.
     """
+    for wrong in options.keys() & {"device", "context", "context_name", "dtype"}:
+        right = "value=np.asarray(value, dtype)" if wrong == "dtype" else "target='dev0', the name of a context"
+        raise TypeError(f"shared has no argument {wrong}: write {right}")
     if not isinstance(value, GpuArray):
         value = get_context(target).from_host(np.asarray(value))
     return _construct(value, name, borrow=True, **options)
