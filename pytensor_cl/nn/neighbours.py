@@ -1,6 +1,6 @@
 """Neighbourhoods of images as rows of a matrix, and images of such rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ from pytensor_cl.nn.windows import as_variable
 MAX_PLANE_ENTRIES = 1 << 20
 """The most entries of a table for both axes at once, 4 MB: larger images are taken along one axis after the other."""
 MODES = ("valid", "half", "full", "ignore_borders", "wrap_centered")
-_BEFORE = {"half": lambda k: k // 2, "full": lambda k: k - 1, "wrap_centered": lambda k: k // 2}
+_BEFORE: dict[str, Callable[[int], int]] = {
+    "half": lambda k: k // 2,
+    "full": lambda k: k - 1,
+    "wrap_centered": lambda k: k // 2,
+}
 """By the mode: how far the first neighbourhood begins before the image."""
 
 
@@ -38,7 +42,7 @@ def neighbours_table(mode: str, n: int, k: int, step: int) -> Table:
 
     Raises `ValueError`: the lengths do not fit together.
     """
-    before = _BEFORE.get(mode, lambda k: 0)(k)
+    before = _BEFORE[mode](k) if mode in _BEFORE else 0
     room = n + (0 if mode == "wrap_centered" else 2 * before) - k
     _check_lengths(mode, n, k, step, room)
     count = ceil_div(n, step) if mode == "wrap_centered" else max(0, room // step + 1)

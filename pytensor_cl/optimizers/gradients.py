@@ -56,7 +56,7 @@ def _slopes(loss: Any, params: Sequence[SharedVariable]) -> list[Variable]:
         raise TypeError(f"the loss must be 0-d, such as loss.mean(); got {loss.type}")
     if not loss.type.dtype.startswith("float"):
         raise TypeError(f"the loss must be a floating-point number, so cast it first; got {loss.type}")
-    found = pytensor.grad(loss, list(params), disconnected_inputs="ignore", return_disconnected="none")
+    found: list[Variable] = pytensor.grad(loss, list(params), disconnected_inputs="ignore", return_disconnected="none")
     apart = [param.name for param, grad in zip(params, found, strict=True) if grad is None]
     if apart:
         raise DisconnectedInputError(f"the loss does not depend on these parameters: {', '.join(apart)}")

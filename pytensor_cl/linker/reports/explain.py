@@ -14,7 +14,7 @@ from pytensor_cl.linker.graphs.graph import CapturedGraph
 from pytensor_cl.linker.graphs.memory import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.tables import Table, lines
-from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
+from pytensor_cl.linker.selection.backends import DEVICE, HOST
 from pytensor_cl.linker.selection.vm import SelectedSignature, SelectingVM
 from pytensor_cl.ops.adapters import methods_of
 from pytensor_cl.ops.base import GpuOp, context_of
@@ -24,6 +24,7 @@ from pytensor_cl.ops.registry import noted_reason
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
+from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, C
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
@@ -332,7 +333,7 @@ def _nbytes(variable: Variable) -> int | None:
 
 def _name(variable: Variable) -> str:
     if variable.name:
-        return variable.name
+        return str(variable.name)
     return str(variable.owner.op) if variable.owner is not None else str(variable)
 
 
