@@ -1,5 +1,6 @@
 """What an installation is made of; ``ci/wheel.sh`` builds one and looks inside."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -46,6 +47,14 @@ def test_every_folder_with_code_is_a_package():
 
 def test_package_is_typed():
     assert (ROOT / "pytensor_cl" / "py.typed").exists()
+
+
+def test_stub_has_the_names_that_are_loaded_on_first_use():
+    stub = ast.parse((ROOT / "pytensor_cl" / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    found = {alias.name: node.module for node in imports for alias in node.names if alias.asname == alias.name}
+    assert found == pytensor_cl._PUBLIC
+    assert set(pytensor_cl.__all__) == {*found, "__version__"}
 
 
 def test_version_has_one_source():

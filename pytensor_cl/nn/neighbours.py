@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.nn.resampling import MakeTable, Table, WeightedTake, tables_of, transpose, transposed_tables
@@ -112,7 +113,7 @@ def _results(index: Variable) -> Any:
     return index.shape[1] if index.type.shape[1] is None else index.type.shape[1]
 
 
-def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = "valid") -> Variable:
+def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = "valid") -> TensorVariable:
     """Return the neighbourhoods of the pixels of images as the rows of a matrix.
 
     The function of ``theano.tensor.nnet.neighbours``, with a gradient for every step.
@@ -174,7 +175,7 @@ def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = 
 
 def neibs2images(
     neibs: Any, neib_shape: Any, original_shape: Any, mode: str = "valid", neib_step: Any = None
-) -> Variable:
+) -> TensorVariable:
     """Return images of the neighbourhoods that `images2neibs` makes of them.
 
     Pixels that are in several neighbourhoods are added up, as ``torch.nn.functional.fold`` does; those in none are

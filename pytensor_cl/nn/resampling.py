@@ -17,6 +17,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import vectorize_node_fallback
 from pytensor.tensor.type import TensorType, float_dtypes, integer_dtypes
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.batches import shared_entry
 from pytensor_cl.nn.marker import Marker
@@ -361,7 +362,7 @@ def _growth(length: Any, target: Any) -> float:
 
 def resize(
     input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False
-) -> Variable:
+) -> TensorVariable:
     """Resize images, or arrays of one or three dimensions, by interpolation.
 
     The results are those of ``torch.nn.functional.interpolate`` without antialiasing. Where images shrink by more than
