@@ -95,6 +95,12 @@ def test_dependencies_are_what_the_code_imports():
     assert names == {"pytensor", "numpy", "pyopencl", "mako", "platformdirs", "pocl-binary-distribution"}
 
 
+def test_extras_are_those_of_the_manual():
+    manual = (ROOT / "docs" / "install.md").read_text()
+    described = set(re.findall(r"^\| `\[([a-z]+)\]` \|", manual, re.MULTILINE))
+    assert described == set(PROJECT["project"]["optional-dependencies"])
+
+
 def test_no_file_names_a_place_on_some_machine():
     place = re.compile(r"(?<![\w.])/(?:home|root|Users|work|opt|tmp)/\w")
     found = {str(path.relative_to(ROOT)): place.findall(_text(path)) for path in _tracked()}
