@@ -10,7 +10,8 @@ from pytensor_cl import _autoload
 
 __version__ = "0.1.0"
 
-# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is.
+# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is. Type
+# checkers find the names in __init__.pyi.
 _PUBLIC = {
     "ElementwiseKernel": "pytensor_cl.user_kernels.elementwise",
     "GpuArray": "pytensor_cl.runtime.array",

@@ -167,7 +167,8 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
         raise undefined_context(name)
     if isinstance(x, str):
         raise TypeError(f"gpu_from_host takes a tensor and the name of a context, gpu_from_host(x, {x!r})")
-    return _moved(x, name)
+    moved: GpuArrayVariable = _moved(x, name)
+    return moved
 
 
 def _transfer(variable: Variable, target: str | None) -> Variable | None:

@@ -194,7 +194,8 @@ class GpuArray(ArrayOperators):
 
     def copy(self) -> "GpuArray":
         """Return a copy on the same device; does not wait."""
-        return self.context.copy(self)
+        made: GpuArray = self.context.copy(self)
+        return made
 
     __copy__ = copy
 

@@ -27,6 +27,7 @@ from pytensor_cl.ops.registry import noted_reason
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
+from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, C
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
