@@ -71,7 +71,7 @@ class Indexed(Routine):
         self._places = [k for k, kind in enumerate(self._kinds) if kind != "value"]
         self._offsets = Struct(("long", f"at[{max(1, len(self._places))}]"), name="offsets")
         self._kernels = KernelVariants(self._build)
-        self._plans: Plans[tuple[Kernel, Sizes, Any] | None] = Plans()
+        self._plans: Plans[tuple[Kernel | None, Sizes | tuple[()], Any]] = Plans()
 
     def _name(self, k: int) -> str:
         return f"i{k}" if k < self._inputs else f"o{k - self._inputs}"
@@ -158,7 +158,7 @@ class Indexed(Routine):
     def _plan(self, shape: tuple[int, ...], arguments: Sequence[Any]) -> Any:
         elements = int(np.prod(shape, dtype=object))
         if not elements:
-            return None, None, None
+            return None, (), None
         layouts = [arguments[k].layout.broadcast_to(shape) for k in self._arrays]
         sizes, strides = collapse(shape, [layout.strides for layout in layouts])
         sizes, strides = (sizes, strides) if sizes else ((1,), ((0,),) * len(layouts))
