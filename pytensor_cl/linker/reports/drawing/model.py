@@ -247,7 +247,8 @@ def _count(number: int, what: str) -> str:
 
 def _captured(fn: Any) -> tuple[dict[Apply, int], list[str]]:
     """Return the captured part of each node, and the caption of each part."""
-    member, captions = {}, []
+    member: dict[Apply, int] = {}
+    captions = []
     for k, (nodes, graphs) in enumerate(fn.vm.executor.captured_parts):
         member.update((fn.vm.nodes[at], k) for at in nodes)
         last = graphs[-1]
