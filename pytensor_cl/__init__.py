@@ -10,13 +10,19 @@ from pytensor_cl import _autoload
 
 __version__ = "0.1.0"
 
-# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is.
+# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is. Type
+# checkers find the names in __init__.pyi.
 _PUBLIC = {
+    "ElementwiseKernel": "pytensor_cl.user_kernels.elementwise",
     "GpuArray": "pytensor_cl.runtime.array",
     "GpuArrayType": "pytensor_cl.type",
     "GpuArrayVariable": "pytensor_cl.variable",
+    "LocalMemory": "pytensor_cl.user_kernels.arguments",
     "OpenCLError": "pytensor_cl.errors",
+    "RawKernel": "pytensor_cl.user_kernels.raw",
+    "RawModule": "pytensor_cl.user_kernels.module",
     "devices": "pytensor_cl.mode",
+    "draw": "pytensor_cl.linker.reports.drawing.draw",
     "explain": "pytensor_cl.linker.reports.explain",
     "free_memory": "pytensor_cl.runtime.registry",
     "gpu_from_host": "pytensor_cl.ops.transfer",

@@ -370,4 +370,5 @@ def is_opencl(device: str) -> bool:
 
 def _untouched(config: Any, name: str) -> bool:
     parameter = config._config_var_dict[name]
-    return parameter.is_default and getattr(config, name) == parameter.default
+    result: bool = parameter.is_default and getattr(config, name) == parameter.default
+    return result

@@ -60,6 +60,7 @@ from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import Settings
 from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
 from pytensor_cl.runtime.features import early_check
+from pytensor_cl.runtime.fork import is_forked
 from pytensor_cl.runtime.registry import (
     add_context,
     change_settings,
@@ -67,7 +68,6 @@ from pytensor_cl.runtime.registry import (
     default_context_name,
     define_contexts,
     get_context,
-    is_forked,
     is_open,
     parse_contexts,
     unusable_reason,

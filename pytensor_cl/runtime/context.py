@@ -13,6 +13,7 @@ from pytensor_cl.errors import UnsupportedDtype, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
+from pytensor_cl.runtime.deferred_errors import DeferredErrors
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
@@ -136,6 +137,7 @@ class Context:
             parallel=ParallelBuild(entry.handle, options, settings.cache_dir, by_reference) if has_workers else None,
         )
         self.launcher = EnqueueLauncher(self.programs, self.queue)
+        self.deferred_errors = DeferredErrors(self)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning()

@@ -1,14 +1,16 @@
 """Arrays of pyopencl (`pyopencl.array.Array`) as values of device arrays, and the error where they cannot be."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray, MemoryOwner
-from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
+
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.context import Context
 
 
 def is_pyopencl_array(value: Any) -> bool:
@@ -26,7 +28,7 @@ def refuse_pyopencl_array(value: Any) -> None:
         )
 
 
-def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
+def from_pyopencl(context: "Context", array: Any) -> GpuArray:
     """Return a device array over the memory of pyopencl's, without a copy, after its commands have ended.
 
     `array`: a `pyopencl.array.Array`. It is kept until the caller waits for the device, and must not change before

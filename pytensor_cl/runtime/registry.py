@@ -281,6 +281,7 @@ def sync() -> None:
     """Wait until every queue of every context has finished."""
     for context in opened_contexts():
         context.queue.wait()
+        context.deferred_errors.check()
 
 
 def memory_info(context: str | None = None) -> MemoryInfo:

@@ -147,7 +147,8 @@ def _ordered(strict: bool, swapped: bool) -> Emit:
     return emit
 
 
-def _extreme(swapped: bool) -> Emit:
+def extreme(swapped: bool) -> Emit:
+    """Return the rule of the lesser of two numbers, or of the greater; the first of them that is NaN is kept."""
     before = _ordered(strict=False, swapped=swapped)
 
     def emit(emitter: Emitter, x: Complex, y: Complex) -> Complex:
@@ -358,8 +359,8 @@ COMPLEX: dict[type[ps.ScalarOp], Emit] = {
     ps.Log1p: _log1p,
     ps.Log2: _scaled(_log, after=1 / log(2)),
     ps.LT: _ordered(strict=True, swapped=False),
-    ps.Maximum: _extreme(swapped=True),
-    ps.Minimum: _extreme(swapped=False),
+    ps.Maximum: extreme(swapped=True),
+    ps.Minimum: extreme(swapped=False),
     ps.Mul: _mul,
     ps.Neg: lambda emitter, z: -z,
     ps.NEQ: lambda emitter, x, y: (~x.equals(y)).as_bool(),

@@ -18,7 +18,8 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.random import MIN_ELEMENTS as MIN_DRAWN_ELEMENTS
 from pytensor_cl.ops.registry import NoKernel, device_op
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
-from pytensor_cl.runtime.registry import get_context, is_forked, is_unusable, unusable_reason
+from pytensor_cl.runtime.fork import is_forked
+from pytensor_cl.runtime.registry import get_context, is_unusable, unusable_reason
 
 SMALL = 16
 """Elements of a result. Smaller results of host values are computed on the host."""

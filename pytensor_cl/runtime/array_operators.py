@@ -1,0 +1,157 @@
+"""Operators and methods of device arrays that compute. The functions are in `pytensor_cl.array`, a layer above."""
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.array import GpuArray
+    from pytensor_cl.runtime.context import Context
+
+
+@cache
+def _above(name: str) -> Any:
+    """Return a module of `pytensor_cl.array`, loaded at the first use: it imports PyTensor."""
+    return import_module(f"pytensor_cl.array.{name}")
+
+
+def _binary(name: str) -> Any:
+    """Return the method of an operator."""
+
+    def method(self: Any, other: Any, /) -> Any:
+        return _above("operators").binary(name, self, other)
+
+    method.__name__ = f"__{name}__"
+    return method
+
+
+def _reflected(name: str) -> Any:
+    """Return the method of an operator whose left operand does not know device arrays."""
+
+    def method(self: Any, other: Any, /) -> Any:
+        return _above("operators").binary(name, other, self)
+
+    method.__name__ = f"__r{name}__"
+    return method
+
+
+def _inplace(name: str) -> Any:
+    """Return the method of an operator that changes its left operand."""
+
+    def method(self: Any, other: Any, /) -> Any:
+        return _above("operators").inplace(name, self, other)
+
+    method.__name__ = f"__i{name}__"
+    return method
+
+
+def _unary(name: str) -> Any:
+    def method(self: Any, /) -> Any:
+        return _above("operators").unary(name, self)
+
+    method.__name__ = f"__{name}__"
+    return method
+
+
+class ArrayOperators:
+    """Operators, indexing, assignment and methods of `GpuArray`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        context: Context
+
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _inplace("add")
+    __sub__, __rsub__, __isub__ = _binary("sub"), _reflected("sub"), _inplace("sub")
+    __mul__, __rmul__, __imul__ = _binary("mul"), _reflected("mul"), _inplace("mul")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("truediv"), _reflected("truediv"), _inplace("truediv")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary("floordiv"), _reflected("floordiv"), _inplace("floordiv")
+    __mod__, __rmod__, __imod__ = _binary("mod"), _reflected("mod"), _inplace("mod")
+    __pow__, __rpow__, __ipow__ = _binary("pow"), _reflected("pow"), _inplace("pow")
+    __matmul__, __rmatmul__, __imatmul__ = _binary("matmul"), _reflected("matmul"), _inplace("matmul")
+    __and__, __rand__, __iand__ = _binary("and"), _reflected("and"), _inplace("and")
+    __or__, __ror__, __ior__ = _binary("or"), _reflected("or"), _inplace("or")
+    __xor__, __rxor__, __ixor__ = _binary("xor"), _reflected("xor"), _inplace("xor")
+    __lshift__, __rlshift__, __ilshift__ = _binary("lshift"), _reflected("lshift"), _inplace("lshift")
+    __rshift__, __rrshift__, __irshift__ = _binary("rshift"), _reflected("rshift"), _inplace("rshift")
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_binary, ("eq", "ne", "lt", "le", "gt", "ge"))
+    __neg__, __pos__, __invert__, __abs__ = map(_unary, ("neg", "pos", "invert", "abs"))
+    # Arrays that are equal would need the same hash; NumPy's have none either.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __divmod__(self, other: Any, /) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any, /) -> Any:
+        return other // self, other % self
+
+    def __setitem__(self, index: Any, value: Any, /) -> None:
+        """Assign to elements, as NumPy does; nothing waits.
+
+        Parameters
+        ----------
+        index
+            What indexing takes.
+        value
+            A number, a device array, or an array of the host, which is uploaded; it broadcasts, and is cast.
+
+        Raises
+        ------
+        IndexError
+            An index of the host is out of bounds. One in a device array is found by the next wait.
+        ValueError
+            The array is read-only, or the shapes do not fit.
+        """
+        _above("indexing").assign(self, index, value)
+
+    def _take_index(self, index: Any) -> "GpuArray":
+        """Return what an index with arrays, or other integers than Python's, selects."""
+        return _above("indexing").take_index(self, index)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Return the module of functions of the Python array API standard, `pytensor_cl.array`.
+
+        Raises `ValueError`: it has not that version of the standard.
+        """
+        return _above("info").namespace(api_version)
+
+    def __contains__(self, item: Any, /) -> bool:
+        found = _above("operators").binary("eq", self, item)
+        return found is not NotImplemented and bool(found.any())
+
+    # Types and devices
+
+    @property
+    def device(self) -> Any:
+        """The device of the array, a `pytensor_cl.array.Device`."""
+        return _above("device").Device(self.context.name)
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> "GpuArray":
+        """Return the array on a device; itself if it is there (`pytensor_cl.array.to_device`)."""
+        return _above("device").to_device(self, device, stream=stream)
+
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> "GpuArray":
+        """Return the array with another dtype (`pytensor_cl.array.astype`)."""
+        return _above("creation").astype(self, dtype, copy=copy)
+
+    def fill(self, value: Any, /) -> None:
+        """Set every element to a number; nothing waits."""
+        _above("indexing").assign(self, ..., value)
+
+    @property
+    def real(self) -> "GpuArray":
+        """The real parts, a view; a real array itself."""
+        return _above("elementwise").real(self)
+
+    @property
+    def imag(self) -> "GpuArray":
+        """The imaginary parts, a view; zeros of a real array."""
+        return _above("elementwise").imag(self)
+
+    def conj(self) -> "GpuArray":
+        """Return complex conjugates."""
+        return _above("elementwise").conj(self)
+
+    def clip(self, min: Any = None, max: Any = None) -> "GpuArray":
+        """Limit elements to a range (`pytensor_cl.array.clip`)."""
+        return _above("elementwise").clip(self, min, max)
