@@ -154,7 +154,7 @@ class GpuArray(ArrayOperators):
         if name in ("get", "numpy", "cpu"):
             hint = ": a copy on the host is np.asarray(r)"
         elif not name.startswith("_") and hasattr(np.ndarray, name):
-            hint = f": on the host it is np.asarray(r).{name}, on the device part of a function, pytensor.function(...)"
+            hint = f": on the host it is np.asarray(r).{name}"
         raise AttributeError(f"'GpuArray' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __len__(self) -> int:
