@@ -21,6 +21,7 @@ _PUBLIC = {
     "OpenCLError": "pytensor_cl.errors",
     "RawKernel": "pytensor_cl.user_kernels.raw",
     "RawModule": "pytensor_cl.user_kernels.module",
+    "as_op": "pytensor_cl.ops.user_kernels.as_op",
     "devices": "pytensor_cl.mode",
     "draw": "pytensor_cl.linker.reports.drawing.draw",
     "explain": "pytensor_cl.linker.reports.explain",

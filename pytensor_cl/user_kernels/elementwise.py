@@ -158,6 +158,13 @@ class ElementwiseKernel:
         self._nin = len(definition.inputs)
         self._calls = local()
 
+    @classmethod
+    def of(cls, definition: Definition) -> "ElementwiseKernel":
+        """Return the kernel of a definition."""
+        kernel = cls.__new__(cls)
+        kernel._set(definition, no_return=False, return_tuple=False)
+        return kernel
+
     def __getstate__(self) -> tuple[Definition, bool, bool]:
         return self.definition, self.no_return, self.return_tuple
 

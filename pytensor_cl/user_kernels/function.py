@@ -345,6 +345,7 @@ class UserFunction:
         else:
             emitter.raw("\n".join(self._call_by_lane(emitter, widened, base)))
         emitter.dtypes.update(self.dtypes)
+        emitter.preambles.update(dict.fromkeys(self.preambles))
         computed_dtypes = enumerate(map(computed, self.output_dtypes))
         results = [emitter.input(f"{base}_o{k}", dtype) for k, dtype in computed_dtypes]
         return tuple(emitter.cast(r, dtype) for r, dtype in zip(results, self.output_dtypes, strict=True))
