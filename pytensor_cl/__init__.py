@@ -10,8 +10,10 @@ from pytensor_cl import _autoload
 
 __version__ = "0.1.0"
 
-# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is.
+# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is. Type
+# checkers find the names in __init__.pyi.
 _PUBLIC = {
+    "ElementwiseKernel": "pytensor_cl.user_kernels.elementwise",
     "GpuArray": "pytensor_cl.runtime.array",
     "GpuArrayType": "pytensor_cl.type",
     "GpuArrayVariable": "pytensor_cl.variable",
@@ -19,7 +21,9 @@ _PUBLIC = {
     "OpenCLError": "pytensor_cl.errors",
     "RawKernel": "pytensor_cl.user_kernels.raw",
     "RawModule": "pytensor_cl.user_kernels.module",
+    "as_op": "pytensor_cl.ops.user_kernels.as_op",
     "devices": "pytensor_cl.mode",
+    "draw": "pytensor_cl.linker.reports.drawing.draw",
     "explain": "pytensor_cl.linker.reports.explain",
     "gpu_from_host": "pytensor_cl.ops.transfer",
     "host_from_gpu": "pytensor_cl.ops.transfer",
@@ -30,9 +34,12 @@ _PUBLIC = {
 }
 
 __all__ = ["__version__", *_PUBLIC]
+_PACKAGES = ("nn", "optimizers", "pymc", "train")  # imported by their own names, or on first use
 
 
 def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)

@@ -12,6 +12,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import flags, sharedvar
 from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, registration, serial_function
+from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
@@ -33,6 +34,7 @@ from pytensor_cl.rewriting.decompose.random import decompose_random
 from pytensor_cl.rewriting.decompose.scan import compile_loops
 from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
+from pytensor_cl.rewriting.decompose.user_kernels import expand_user_kernels
 from pytensor_cl.rewriting.decompose.whole_updates import replace_whole_updates
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.cross_entropy import fuse_cross_entropies
@@ -59,13 +61,14 @@ from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import Settings
 from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
 from pytensor_cl.runtime.features import early_check
+from pytensor_cl.runtime.fork import is_forked
 from pytensor_cl.runtime.registry import (
     add_context,
     change_settings,
+    check_settings,
     default_context_name,
     define_contexts,
     get_context,
-    is_forked,
     is_open,
     parse_contexts,
     unusable_reason,
@@ -134,6 +137,7 @@ PASSES = (
     Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
     Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
     Pass("cross_entropy", fuse_cross_entropies, 47.98, NOT_HOST),
+    Pass("user_kernels", expand_user_kernels, 47.985, NOT_HOST),
     Pass("whole_updates", replace_whole_updates, 47.99, NOT_HOST),
     Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
     Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
@@ -224,6 +228,15 @@ def _settings_of_flags() -> Settings:
 progress.choose(lambda: config.opencl__progress)
 
 
+def _announce_other_mode() -> None:
+    other = flags.other_mode(config)
+    if other and not config.opencl__quiet:
+        announce(
+            f"pytensor-cl: the flag {other} is given, so device={config.device} computes only what is compiled with "
+            f"mode='OPENCL'. For all functions leave {other} out"
+        )
+
+
 def apply_flags() -> None:
     """Define contexts and settings from PyTensor's flags.
 
@@ -235,6 +248,7 @@ def apply_flags() -> None:
         define_contexts({}, None, _settings_of_flags, flag_error=str(error))
     else:
         define_contexts(specs, default, _settings_of_flags)
+        _announce_other_mode()
         if default is not None:
             early_check.start(specs[default], config.opencl__cache_dir or None)
 
@@ -262,16 +276,20 @@ def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
     Raises
     ------
     ValueError
-        The name means another device already, or options are given for a device that is open.
+        The name means another device already, or the host (``cpu``), or options are given for a device that is open.
     TypeError
-        An option is no setting, or `device` is no string.
+        An option is no setting, or `device` or `name` is no string.
     DeviceNotFound
         `device` is not the name of an OpenCL device. Whether there is such a device shows when it is opened.
     """
     check_spec(device)
-    chosen = name or "dev0"
+    check_settings(options)
+    chosen = "dev0" if name is None else name
     if options and is_open(chosen):
-        raise ValueError(f"context {chosen!r} is open: its settings cannot change any more")
+        raise ValueError(
+            f"context {chosen!r} is open: its settings cannot change any more. Give {', '.join(options)} before the "
+            "first function is compiled for the device"
+        )
     add_context(chosen, device)
     change_settings(**options)
     return chosen

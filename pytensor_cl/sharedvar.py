@@ -44,7 +44,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class DeviceCell(list):
+class DeviceCell(list[Any]):
     """Storage of a shared variable: a host copy, device copies, or both.
 
     Without a device copy it is an ordinary list of one element, for C code too. A reader of element 0 may change the
@@ -372,6 +372,10 @@ def shared(value: Any, name: str | None = None, *, target: str | None = None, **
     UnsupportedDtype
         The device cannot hold the dtype.
     """
+    for wrong in options.keys() & {"device", "context", "context_name", "dtype"}:
+        right = "value=np.asarray(value, dtype)" if wrong == "dtype" else "target='dev0', the name of a context"
+        raise TypeError(f"shared has no argument {wrong}: write {right}")
     if not isinstance(value, GpuArray):
         value = get_context(target).from_host(np.asarray(value))
-    return _construct(value, name, borrow=True, **options)
+    variable: GpuArraySharedVariable = _construct(value, name, borrow=True, **options)
+    return variable

@@ -145,7 +145,24 @@ from pytensor_cl.array.manipulation import (
     unstack,
     vstack,
 )
+from pytensor_cl.array.products import dot, matmul, outer, tensordot, vecdot
 from pytensor_cl.array.reductions import all, any, count_nonzero, max, mean, min, prod, std, sum, var
+from pytensor_cl.array.sorting import (
+    argmax,
+    argmin,
+    argsort,
+    cumulative_prod,
+    cumulative_sum,
+    diff,
+    repeat,
+    searchsorted,
+    sort,
+    take_along_axis,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.registry import sync
 

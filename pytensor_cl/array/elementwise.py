@@ -10,7 +10,7 @@ from pytensor_cl.array.dispatch import (
     apply,
     number_of,
 )
-from pytensor_cl.array.launches import copied
+from pytensor_cl.array.launches import copied, fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 
@@ -142,9 +142,9 @@ def imag(x: GpuArray, /) -> GpuArray:
     """Return the imaginary parts of complex numbers, a view; zeros of real arrays."""
     if x.dtype.kind == "c":
         return _part(x, 1)
-    from pytensor_cl.array.creation import zeros_like
-
-    return zeros_like(x)
+    result = x.context.empty(x.shape, x.dtype)
+    fill(result, x.dtype.type(0))
+    return result
 
 
 def _part(x: GpuArray, number: int) -> GpuArray:

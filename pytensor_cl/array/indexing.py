@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.array.dispatch import check_writable
+from pytensor_cl.array.creation import asarray
+from pytensor_cl.array.dispatch import OPERATIONS, apply, check_writable
 from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, share_memory, thread_cache
 from pytensor_cl.array.manipulation import broadcast_to, reshape
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
@@ -298,8 +299,6 @@ def _source(x: GpuArray, value: Any) -> GpuArray | np.generic:
     if not isinstance(value, GpuArray):
         host = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value)
         if isinstance(value, list | tuple) and host.dtype.kind == "O":
-            from pytensor_cl.array.creation import asarray
-
             return _source(x, asarray(value))
         if host.dtype.kind == "c" and x.dtype.kind not in "cb":
             raise TypeError(f"a complex value cannot be assigned to an array of {x.dtype}: take its real part")
@@ -372,8 +371,6 @@ def _fitted(source: GpuArray, shape: Sequence[int]) -> GpuArray:
 
 def _assign_masked(x: GpuArray, mask: Any, source: Any) -> None:
     """Enqueue the assignment of one value where a mask of the array's shape is true; nothing waits."""
-    from pytensor_cl.array.dispatch import OPERATIONS, apply
-
     error = mask_mismatch(x.shape, mask.shape)
     if error is not None:
         raise error

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.array import elementwise
+from pytensor_cl.array import elementwise, products
 from pytensor_cl.array.dispatch import OPERATIONS, NotAnOperand, apply, check_writable
 from pytensor_cl.runtime.array import GpuArray
 
@@ -27,6 +27,7 @@ _BINARY: dict[str, Callable[..., GpuArray]] = {
     "floordiv": _operation("floor_divide"),
     "mod": _operation("remainder"),
     "pow": _power,
+    "matmul": lambda x, y, out=None: products.matmul(x, y, out=out),
     "and": _operation("bitwise_and"),
     "or": _operation("bitwise_or"),
     "xor": _operation("bitwise_xor"),

@@ -133,8 +133,8 @@ class GpuArray(ArrayOperators):
     def __getitem__(self, items: Any) -> "GpuArray":
         """Return what an index selects, as NumPy does.
 
-        Integers, slices, ``None`` and ``...`` give a view. Arrays and lists of integers or bools give a new array; masks
-        of the device wait for the number of their true elements.
+        Integers, slices, ``None`` and ``...`` give a view. Arrays and lists of integers or bools give a new array;
+        masks of the device wait for the number of their true elements.
 
         Raises
         ------
@@ -194,7 +194,8 @@ class GpuArray(ArrayOperators):
 
     def copy(self) -> "GpuArray":
         """Return a copy on the same device; does not wait."""
-        return self.context.copy(self)
+        made: GpuArray = self.context.copy(self)
+        return made
 
     __copy__ = copy
 

@@ -177,7 +177,11 @@ class Context:
         if not dtypes.is_supported(dtype):
             raise UnsupportedDtype(f"device arrays cannot hold {dtype}; they can: {', '.join(dtypes.SUPPORTED)}")
         if dtypes.needs_fp64(dtype) and not self.info.has_fp64:
-            raise UnsupportedDtype(f"{self.info.name} has no double precision: {dtype} cannot be used on it")
+            half = "complex64" if dtype.kind == "c" else "float32"
+            raise UnsupportedDtype(
+                f"{self.info.name} has no double precision: {dtype} cannot be used on it. Give it {half}, by "
+                f"x.astype({half!r}), pt.fvector or floatX=float32"
+            )
         self._dtypes.add(dtype)
         return dtype
 

@@ -25,9 +25,20 @@ from pytensor_cl.runtime.queue import Queue
 Precompile = Callable[[str], AbstractContextManager[Callable[[str, Sequence[str]], None]]]
 """See `ContextHooks.precompile`."""
 _BY_VALUE = (bytes, np.generic)
+_explainers: list[Callable[[CompilationError], CompilationError | None]] = []
 _RECENT = 16
 """Unused programs that are kept, as similar functions are often compiled again. Each takes 0.5 MB (PoCL) to 3 MB
 (Intel)."""
+
+
+def explain_build_errors(explain: Callable[[CompilationError], CompilationError | None]) -> None:
+    """Register a function that returns another error for that of a program, or None: for texts that users wrote."""
+    _explainers.append(explain)
+
+
+def _explained(error: CompilationError) -> CompilationError:
+    found = (explain(error) for explain in _explainers)
+    return next((other for other in found if other is not None), error)
 
 
 def assemble(sources: Sequence[KernelSource]) -> str:
@@ -175,30 +186,37 @@ class ProgramCache:
         return [program for program in programs.values() if program is not None]
 
     def _build_new(self, new: list[KernelSource]) -> dict[str, "cl.Program"]:
-        """Build kernels, as one program or in parts; return the program of each by its name."""
-        if self._parallel is None:
-            return dict.fromkeys((source.name for source in new), self.build_text(assemble(new)))
-        parts = self._parallel.parts(new)
-        programs = self._parallel.build([assemble(part) for part in parts], self.build_text)
-        return {source.name: program for part, program in zip(parts, programs, strict=True) for source in part}
+        """Build kernels, as one program or in parts; return the program of each by its name.
 
-    def build_text(self, text: str) -> "cl.Program":
-        """Build the first variant of a text that the driver accepts."""
+        Kernels with build options of their own are programs of their own.
+        """
+        built = {s.name: self.build_text(assemble([s]), s.options) for s in new if s.options is not None}
+        shared = [source for source in new if source.options is None]
+        if not shared:
+            return built
+        if self._parallel is None:
+            return built | dict.fromkeys((source.name for source in shared), self.build_text(assemble(shared)))
+        parts = self._parallel.parts(shared)
+        programs = self._parallel.build([assemble(part) for part in parts], self.build_text)
+        return built | {s.name: program for part, program in zip(parts, programs, strict=True) for s in part}
+
+    def build_text(self, text: str, options: Sequence[str] = ()) -> "cl.Program":
+        """Build the first variant of a text that the driver accepts; `options`: besides those of every build."""
         failed = None
         if self._structs is not None:
             text, places = by_reference(text)
             self._struct_places.update(places)
         for variant in self._variants(text):
             try:
-                return self._build(variant)
+                return self._build(variant, options)
             except CompilationError as error:
                 failed = error
         assert failed is not None
-        raise failed
+        raise _explained(failed)
 
-    def _build(self, variant: BuildVariant) -> "cl.Program":
+    def _build(self, variant: BuildVariant, others: Sequence[str]) -> "cl.Program":
         """Build one variant; let other processes compile the kernels of a new one."""
-        options = [*self._options, *variant.options]
+        options = [*self._options, *variant.options, *others]
         if self._precompile is None or not variant.is_new:
             return self._call_driver(variant.text, options)
         with self._precompile(variant.text) as compile_kernels:
