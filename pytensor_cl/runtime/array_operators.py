@@ -251,7 +251,7 @@ class ArrayOperators:
 
     def flatten(self) -> "GpuArray":
         """Return a copy of the elements as a vector."""
-        return _above("manipulation").ravel(self.copy())
+        return _above("manipulation").ravel(self.copy())  # type: ignore[attr-defined]
 
     def transpose(self, *axes: Any) -> "GpuArray":
         """Return a view with the dimensions in another order; reversed without arguments."""
