@@ -15,8 +15,11 @@ from pytensor_cl.array.creation import (
     eye,
     full,
     full_like,
+    linspace,
     ones,
     ones_like,
+    tril,
+    triu,
     zeros,
     zeros_like,
 )
