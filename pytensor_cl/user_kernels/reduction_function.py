@@ -150,7 +150,9 @@ class ReductionFunctions:
     def _part(self, **fields: Any) -> UserFunction:
         definition = self.definition
         common = {"preamble": definition.preamble, "options": definition.options, "headers": definition.headers}
-        return UserFunction(Definition(definition.name, **{"inputs": (), "outputs": (), **common, **fields}), self.types)
+        return UserFunction(
+            Definition(definition.name, **{"inputs": (), "outputs": (), **common, **fields}), self.types
+        )
 
     @cached_property
     def map(self) -> UserFunction:
