@@ -116,6 +116,31 @@ from pytensor_cl.array.elementwise import (
     trunc,
     where,
 )
+from pytensor_cl.array.extras import (
+    allclose,
+    angle,
+    array_equal,
+    asnumpy,
+    atleast_1d,
+    atleast_2d,
+    average,
+    column_stack,
+    copy,
+    copyto,
+    einsum,
+    fliplr,
+    flipud,
+    inner,
+    isclose,
+    kron,
+    may_share_memory,
+    median,
+    nan_to_num,
+    pad,
+    percentile,
+    ptp,
+    quantile,
+)
 from pytensor_cl.array.indexing import add_at, nonzero, take
 from pytensor_cl.array.info import __array_namespace_info__
 from pytensor_cl.array.manipulation import (
@@ -161,6 +186,7 @@ from pytensor_cl.array.sorting import (
     searchsorted,
     sort,
     take_along_axis,
+    unique,
     unique_all,
     unique_counts,
     unique_inverse,

@@ -122,6 +122,16 @@ class ArrayOperators:
         found = _above("operators").binary("eq", self, item)
         return found is not NotImplemented and bool(found.any())
 
+    # NumPy's functions
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute a ufunc of NumPy's on the device; raises a TypeError if it has no kernel."""
+        return _above("protocols").array_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """Compute a function of NumPy's on the device; raises a TypeError if it has no kernel."""
+        return _above("protocols").array_function(function, types, arguments, options)
+
     # Types and devices
 
     @property
