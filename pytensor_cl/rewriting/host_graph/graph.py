@@ -141,7 +141,7 @@ def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) ->
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return HAS_DEVICE_VALUES
-    if any(isinstance(n.op, KernelOp) for n in nodes):
+    if any(isinstance(getattr(n.op, "core_op", n.op), KernelOp) for n in nodes):
         return HAS_USER_KERNELS
     if config.opencl__random != "numpy" and any(isinstance(n.op, RNGConsumerOp) for n in nodes):
         return OTHER_DRAWS
