@@ -178,7 +178,7 @@ class RawKernel:
         return tuple(self.built(get_context(device)).parameters)
 
     def declared(self) -> list[Parameter]:
-        """Return the parameters from the text; where macros hide them, from the program, built for the default device."""
+        """Return the parameters from the text; where macros hide them, from the program of the default device."""
         code = self.code if isinstance(self.code, str) else ""
         return parsed_parameters(code, self.name, self.options) or self.built(get_context()).parameters
 
@@ -196,7 +196,7 @@ class RawKernel:
             )
         for value in args:
             if type(value) is GpuArray:
-                self.enqueue(value.context, grid, block, args)  # type: ignore[arg-type]
+                self.enqueue(value.context, grid, block, args)
                 return
         self.enqueue(get_context(), grid, block, args)
 

@@ -48,9 +48,9 @@ def as_op(
         PyTensor's Ops.
     launch
         For raw kernels: a function ``launch(*inputs, *outputs)`` that returns the grid, the block and the arguments of
-        the kernel. It gets objects with `shape`, `dtype`, `size`, `ndim` and `layout`, without data, puts them among the
-        arguments, and depends on nothing else. None is one work-item for each element of the first output, and the
-        arrays in order; an integer parameter after them gets the number of work-items.
+        the kernel. It gets objects with `shape`, `dtype`, `size`, `ndim` and `layout`, without data, puts them among
+        the arguments, and depends on nothing else. None is one work-item for each element of the first output, and
+        the arrays in order; an integer parameter after them gets the number of work-items.
     signature
         For raw kernels, which need it: the dimensions of inputs and outputs, such as ``"(m,n),(n)->(m)"``. Inputs of
         part ``()`` that the kernel takes by value are numbers. Batches launch the kernel for each entry.

@@ -20,7 +20,7 @@ from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.user_kernels.arguments import dtypes_of
-from pytensor_cl.user_kernels.launches import RawLaunches, Signature, check_const
+from pytensor_cl.user_kernels.launches import RawLaunches, RawOperation, Signature, check_const
 from pytensor_cl.user_kernels.raw import RawKernel
 from pytensor_cl.user_kernels.signature import Parameter
 
@@ -203,11 +203,10 @@ class RawOp(KernelOp):
             for k, operand in enumerate(self.inputs)
             if operand.is_by_value and operand.dtypes and not batch_ndims[k]
         }
-        inputs, outputs = self.names
-        dtypes = [v.type.dtype for v in node.outputs]
-        shapes = self._concrete_shapes(node)
-        settings = (inputs, outputs, dtypes, self.launch, shapes, values)
-        return RawLaunches(context, self.kernel, self.name, self.signature, *settings)
+        dtypes = tuple(v.type.dtype for v in node.outputs)
+        operation = RawOperation(self.name, self.kernel, self.signature, *self.names, dtypes)
+        launch, shapes = self.launch, self._concrete_shapes(node)
+        return RawLaunches(context, operation._replace(launch=launch, shapes=shapes, value_arguments=values))
 
     def _own_launches(self, node: Apply, context: Context) -> RawLaunches:
         found = self._launches.get(node)
@@ -270,7 +269,7 @@ def _operands(
         if operand.is_by_value or (operand.parameter is not None and operand.parameter.is_const):
             assert operand.parameter is not None
             raise TypeError(
-                f"op {op}: the output {operand.name} is ({operand.parameter.declaration}), to which the kernel cannot write"
+                f"op {op}: the output {operand.name} is ({operand.parameter.declaration}), which the kernel cannot write"
             )
     return tuple(found)
 
@@ -326,7 +325,7 @@ class GpuRaw(GpuOp):
 
     def __init__(self, host: Op, context_name: str) -> None:
         super().__init__(host, context_name)
-        self.core: RawOp = host.core_op if isinstance(host, Blockwise) else host  # type: ignore[assignment]
+        self.core: RawOp = host.core_op if isinstance(host, Blockwise) else host
         self.operand_placements = tuple(HOST if operand.is_by_value else DEVICE for operand in self.core.inputs)
 
     def routine(self, node: Apply, context: Context) -> Routine:
