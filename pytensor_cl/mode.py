@@ -11,10 +11,11 @@ from pytensor.graph.rewriting.basic import GraphRewriter, get_active_mode, graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import flags, sharedvar
-from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, registration, serial_function
+from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, printing, registration, serial_function
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.linker.reports.page import OP_COLOURS
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.nn.attention_formulas import recognise_all_attention
@@ -311,6 +312,7 @@ def _register() -> None:
     registration.check_before_jit(refuse_device_variables)
     c_backend.explain_call_errors(explain_c_error)
     sharedvar.install(run_exclusively)
+    printing.register_colours(OP_COLOURS)
 
 
 _register()

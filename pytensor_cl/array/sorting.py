@@ -8,7 +8,7 @@ from pytensor_cl.array.creation import arange, full, zeros
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.indexing import take_index
 from pytensor_cl.array.launches import cast_to, copied
-from pytensor_cl.array.manipulation import broadcast_to, concat, expand_dims, flip, ravel, reshape
+from pytensor_cl.array.manipulation import broadcast_to, concat, expand_dims, ravel, reshape
 from pytensor_cl.array.reductions import axes_of, reduced_shape, rows_last
 from pytensor_cl.array.rows import as_rows, cached, merged
 from pytensor_cl.routines.argmax import Argmax, Argmin
@@ -26,12 +26,14 @@ def _check_order(name: str, x: GpuArray) -> None:
         raise TypeError(f"{name} of {x.dtype}: complex numbers have no order here")
 
 
-def _sorted(kind: Any, name: str, x: GpuArray, axis: int) -> GpuArray:
+def _sorted(kind: Any, name: str, x: GpuArray, axis: int, descending: bool) -> GpuArray:
     _check_order(name, x)
     if not x.ndim:
         raise ValueError(f"{name} needs an array of one dimension or more")
     rows, back = as_rows(x, axis)
-    routine = cached((x.context, kind, x.dtype), lambda: kind(x.context, str(x.dtype), 2, 1))
+    routine = cached(
+        (x.context, kind, x.dtype, descending), lambda: kind(x.context, str(x.dtype), 2, 1, is_descending=descending)
+    )
     return back(routine(rows)[0])
 
 
@@ -54,8 +56,7 @@ def sort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable: bo
     TypeError
         The dtype is complex.
     """
-    result = _sorted(Sort, "sort", x, axis)
-    return flip(result, axis=axis) if descending else result
+    return _sorted(Sort, "sort", x, axis, descending)
 
 
 def argsort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> GpuArray:
@@ -63,10 +64,7 @@ def argsort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable:
 
     The parameters are those of `sort`.
     """
-    if not descending:
-        return _sorted(ArgSort, "argsort", x, axis)
-    backwards = flip(_sorted(ArgSort, "argsort", flip(x, axis=axis), axis), axis=axis)
-    return (x.shape[axis] - 1) - backwards
+    return _sorted(ArgSort, "argsort", x, axis, descending)
 
 
 def _extreme(kind: Any, name: str, x: GpuArray, axis: int | None, keepdims: bool) -> GpuArray:
@@ -140,7 +138,7 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
 def _unique(x: GpuArray, **wanted: Any) -> tuple[GpuArray, ...]:
     flat = ravel(x)
     key = x.context, Unique, x.dtype, *wanted
-    return cached(key, lambda: Unique(x.context, str(x.dtype), 1, **wanted))(flat)
+    return cached(key, lambda: Unique(x.context, str(x.dtype), 1, equal_nan=False, **wanted))(flat)
 
 
 class UniqueAll(NamedTuple):

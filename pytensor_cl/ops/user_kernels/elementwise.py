@@ -214,11 +214,15 @@ class GpuElementwise(GpuOp):
         return UserElemwise(context, function, broadcast, node.outputs[0].type.ndim, by_value)
 
 
+def lacks_double(op: ElementwiseOp, node: Apply, info: DeviceInfo) -> NoKernel | None:
+    """Return why a device cannot compute a kernel: it has no double precision; None if it can."""
+    if not info.has_fp64 and any(map(needs_fp64, op.function_of(node.inputs).dtypes)):
+        return NoKernel(f"{info.name} has no double precision", missing_fp64=True)
+    return None
+
+
 @register_lift(ElementwiseOp, numba_safe=False, every_dtype=True)
 def lift_elementwise(node: Apply, context_name: str, info: DeviceInfo) -> GpuElementwise | NoKernel:
     """Lift an `ElementwiseOp` to `GpuElementwise`."""
     op: Any = node.op
-    function = op.function_of(node.inputs)
-    if any(map(needs_fp64, function.dtypes)) and not info.has_fp64:
-        return NoKernel(f"{info.name} has no double precision", missing_fp64=True)
-    return GpuElementwise(op, context_name)
+    return lacks_double(op, node, info) or GpuElementwise(op, context_name)

@@ -1,6 +1,6 @@
 """Base class of Ops of users' kernels, and what all of them do in the modes of PyTensor."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,16 @@ class KernelOp(Op):
         return False
 
 
+def has_kernel_op(nodes: Iterable[Apply]) -> bool:
+    """Return whether an Op of a user's kernel is among nodes, in a batch, or in the inner graph of one."""
+    for node in nodes:
+        core = getattr(node.op, "core_op", node.op)
+        inner = getattr(node.op, "fgraph", None)
+        if isinstance(core, KernelOp) or (inner is not None and has_kernel_op(inner.apply_nodes)):
+            return True
+    return False
+
+
 class _RegisterWithBackend(GraphRewriter):
     """Registers the Ops with a backend when one first occurs, so that importing them does not load it."""
 
@@ -144,7 +154,7 @@ class _RegisterWithBackend(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> Any:
         """Look whether there is such an Op; the graph is not changed."""
-        if not self._is_done and any(isinstance(node.op, KernelOp) for node in fgraph.apply_nodes):
+        if not self._is_done and has_kernel_op(fgraph.apply_nodes):
             self._register(KernelOp)
             self._is_done = True
 

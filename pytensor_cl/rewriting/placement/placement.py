@@ -121,9 +121,8 @@ def _is_never_arithmetic(node: Apply) -> bool:
 
 def _has_user_kernel(node: Apply) -> bool:
     """Return whether a node computes a kernel of the user's, which the host has not."""
-    if isinstance(node.op, Elemwise):
-        return has_user_function(node.op.scalar_op)
-    return isinstance(getattr(node.op, "core_op", node.op), KernelOp)
+    core = getattr(node.op, "core_op", node.op)
+    return isinstance(core, KernelOp) or (isinstance(node.op, Elemwise) and has_user_function(node.op.scalar_op))
 
 
 def _makes_few_draws(node: Apply) -> bool:
