@@ -120,7 +120,10 @@ def _on_host(obj: Any, kind: int, copy: bool | None) -> np.ndarray:
     if isinstance(obj, np.ndarray):
         return obj
     if kind == HOST:
-        return np.from_dlpack(obj)
+        try:
+            return np.from_dlpack(obj)
+        except RuntimeError as error:  # of NumPy before 2.5, for dtypes that it does not have
+            raise BufferError(str(error)) from error
     if copy is False:
         raise BufferError(
             f"the {type(obj).__name__} is on the DLPack device {obj.__dlpack_device__()}, not on the host"
