@@ -17,9 +17,11 @@ from pytensor_cl.runtime.deferred_errors import DeferredErrors
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
+from pytensor_cl.runtime.exports import Exports
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import check_usable, features_of, with_features
 from pytensor_cl.runtime.fork import note_opened
+from pytensor_cl.runtime.host_import import HostImports
 from pytensor_cl.runtime.interfaces import ContextOptions, KernelLauncher
 from pytensor_cl.runtime.launcher import EnqueueLauncher
 from pytensor_cl.runtime.layout import Layout
@@ -102,9 +104,17 @@ class Context:
         The device.
     settings
         Settings for builds and launches.
+    queue
+        The user's pyopencl queue, which the context uses, with its OpenCL context; None makes them.
     """
 
-    def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        entry: DeviceEntry,
+        settings: Settings | None = None,
+        queue: "cl.CommandQueue | None" = None,
+    ) -> None:
         settings = settings or Settings()
         repairs = repair_cpu_name(entry.handle)  # before the driver builds anything
         features = settings.features or features_of(entry, settings.cache_dir)
@@ -115,8 +125,8 @@ class Context:
         self.entry = entry
         self.info = with_features(entry.info, features)
         self.device = entry.handle
-        self.cl_context = cl.Context([entry.handle])
-        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
+        self.cl_context = cl.Context([entry.handle]) if queue is None else queue.context
+        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue, queue)
         self.mappings = HostMappings(self.queue, self.info)
         self.staging = Staging(self.queue, self.info)
         self.memory = Memory(
@@ -139,6 +149,8 @@ class Context:
             check_room=self._hooks.check_room,
             parallel=ParallelBuild(entry.handle, options, settings.cache_dir, by_reference) if has_workers else None,
         )
+        self.imports = HostImports(self.cl_context, self.queue, self.info, self.mappings, self.memory)
+        self.exports = Exports(entry.handle, self.mappings, self.imports.ranges)
         self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.deferred_errors = DeferredErrors(self)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
@@ -351,8 +363,10 @@ def open_context(device: str = "opencl", name: str = "dev0", settings: Settings 
     return open_entry(name, resolve(device), settings)
 
 
-def open_entry(name: str, entry: DeviceEntry, settings: Settings | None) -> Context:
-    """Return a new context of a device (`open_context`).
+def open_entry(
+    name: str, entry: DeviceEntry, settings: Settings | None, queue: "cl.CommandQueue | None" = None
+) -> Context:
+    """Return a new context of a device (`open_context`), with the user's queue if there is one.
 
     Raises
     ------
@@ -360,7 +374,7 @@ def open_entry(name: str, entry: DeviceEntry, settings: Settings | None) -> Cont
         The device failed its self-check, or the driver cannot open it.
     """
     try:
-        return Context(name, entry, settings)
+        return Context(name, entry, settings, queue)
     except cl.Error as error:
         info = entry.info
         driver = f"driver: {info.platform} {info.driver}"
