@@ -35,9 +35,7 @@ def loop() -> tuple[Any, tuple[np.ndarray, ...]]:
     """Return a recurrent function and its arguments."""
     x, h = pt.ftensor3("x"), pt.fmatrix("h")
     w = pytensor.shared(np.eye(64, dtype="float32"), name="w")
-    states = pytensor.scan(
-        lambda xt, state: pt.tanh(xt + state @ w), sequences=x, outputs_info=h, return_updates=False
-    )
+    states = pytensor.scan(lambda xt, state: pt.tanh(xt + state @ w), sequences=x, outputs_info=h, return_updates=False)
     f = pytensor.function([x, h], states[-1], mode="OPENCL", name="loop")
     return f, (np.ones((10, 32, 64), "float32"), np.zeros((32, 64), "float32"))
 
