@@ -11,10 +11,11 @@ from pytensor.graph.rewriting.basic import GraphRewriter, get_active_mode, graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import flags, sharedvar
-from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, registration, serial_function
+from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, printing, registration, serial_function
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.linker.reports.page import OP_COLOURS
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.nn.attention_formulas import recognise_all_attention
@@ -34,6 +35,7 @@ from pytensor_cl.rewriting.decompose.random import decompose_random
 from pytensor_cl.rewriting.decompose.scan import compile_loops
 from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
+from pytensor_cl.rewriting.decompose.user_kernels import expand_user_kernels
 from pytensor_cl.rewriting.decompose.whole_updates import replace_whole_updates
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.cross_entropy import fuse_cross_entropies
@@ -136,6 +138,7 @@ PASSES = (
     Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
     Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
     Pass("cross_entropy", fuse_cross_entropies, 47.98, NOT_HOST),
+    Pass("user_kernels", expand_user_kernels, 47.985, NOT_HOST),
     Pass("whole_updates", replace_whole_updates, 47.99, NOT_HOST),
     Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
     Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
@@ -309,6 +312,7 @@ def _register() -> None:
     registration.check_before_jit(refuse_device_variables)
     c_backend.explain_call_errors(explain_c_error)
     sharedvar.install(run_exclusively)
+    printing.register_colours(OP_COLOURS)
 
 
 _register()

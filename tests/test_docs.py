@@ -7,16 +7,21 @@ page has an interpreter of its own.
 
 import contextlib
 import doctest
+import importlib
 import io
+import operator
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytensor
+import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl import nn, optimizers
 from pytensor_cl.flags import FLAGS
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +111,34 @@ def test_every_public_name_is_in_the_reference():
     assert described == set(pytensor_cl.__all__) - {"__version__"}
 
 
+def _right_cells(page, titles):
+    """Yield the code in the last cells of the tables of some sections of a page."""
+    for section in re.split(r"^## ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE):
+        if section.partition("\n")[0].startswith(titles):
+            for line in section.splitlines()[1:]:
+                cells = re.split(r"(?<!\\)\|", line)[1:-1]
+                yield from re.findall(r"`([^`]+)`", cells[-1]) if len(cells) == 2 else ()
+
+
+def test_what_is_named_for_users_of_theano_exists():
+    flags = list(_right_cells("from-theano.md", "Flag by flag"))
+    named = [re.match(r"[a-zA-Z]\w+$", text) for text in flags]
+    known = {name[0] for name in named if name and name[0] not in ("raise", "True")}
+    assert len(known) >= 30
+    assert known <= set(pytensor.config._config_var_dict)
+    packages = {"pytensor": pytensor, "pt": pt, "pytensor_cl": pytensor_cl, "nn": nn, "optimizers": optimizers}
+    modules = ("pytensor.ifelse", "pytensor.d3viz", "pytensor.sparse", "pytensor.compile.debug.nanguardmode")
+    for module in modules:
+        importlib.import_module(module)
+    count = 0
+    for text in [*_right_cells("from-theano.md", "Function by function"), *flags]:
+        name = re.match(r"(pytensor|pt|pytensor_cl|nn|optimizers)((?:\.\w+)+)", text)
+        if name:
+            operator.attrgetter(name[2][1:])(packages[name[1]])
+            count += 1
+    assert count > 80
+
+
 def test_programs_that_start_processes_afresh_guard_their_main_part():
     """Workers of spawn and forkserver import the script: without the guard each would start workers itself."""
     blocks = [
@@ -114,7 +147,7 @@ def test_programs_that_start_processes_afresh_guard_their_main_part():
         for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
         if re.search(r"mp_ctx|set_start_method|get_context\(.(?:spawn|forkserver)", block[1])
     ]
-    assert {name for name, _ in blocks} == {"first-steps.md", "pymc.md"}
+    assert {name for name, _ in blocks} == {"first-steps.md", "howto-threads.md", "pymc.md"}
     for name, code in blocks:
         assert 'if __name__ == "__main__":' in code, name
 

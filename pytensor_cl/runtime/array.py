@@ -154,7 +154,7 @@ class GpuArray(ArrayOperators):
         if name in ("get", "numpy", "cpu"):
             hint = ": a copy on the host is np.asarray(r)"
         elif not name.startswith("_") and hasattr(np.ndarray, name):
-            hint = f": on the host it is np.asarray(r).{name}, on the device part of a function, pytensor.function(...)"
+            hint = f": on the host it is np.asarray(r).{name}"
         raise AttributeError(f"'GpuArray' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __len__(self) -> int:
@@ -242,13 +242,7 @@ class GpuArray(ArrayOperators):
         return bool(self.to_host())
 
     def __repr__(self) -> str:
-        rest = f"dtype={self.dtype}, context={self.context.name!r})"
-        if not self.layout.shape:
-            try:
-                return f"GpuArray({self.item()}, {rest}"
-            except Exception:
-                pass  # a failing device must still be able to print its arrays
-        return f"GpuArray(shape={self.shape}, {rest}"
+        return f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
 
     def __format__(self, spec: str) -> str:
         if not spec:

@@ -35,6 +35,9 @@ from pytensor_cl.runtime.tuning import load_tuning
 SMALL_UPLOAD = 8192
 """Bytes of a host array below which it is copied when its buffer is created, if the device is a CPU."""
 
+_WIDE_SPAN = 2  # memory that an array's strides span, as a multiple of its own, from which it is gathered first
+_LARGE_SPAN = 1 << 20  # bytes that they span at least
+
 
 _contiguous = lru_cache(1024)(Layout.contiguous)  # the shapes of repeated calls are the same
 
@@ -294,6 +297,8 @@ class Context:
             self.queue.wait()
             return view.copy()
         low, high = layout.span
+        if (high - low) * dtype.itemsize > _LARGE_SPAN and high - low > _WIDE_SPAN * layout.size:
+            return self.download(self._gathered(array))
         dense = layout.is_contiguous
         shape = layout.shape if dense else (high - low,)
         host = self.staging.empty_result(shape, dtype, (high - low) * dtype.itemsize)
@@ -305,15 +310,30 @@ class Context:
         view = np.lib.stride_tricks.as_strided(host[layout.offset - low :], layout.shape, steps)
         return np.ascontiguousarray(view)
 
+    def _gathered(self, array: GpuArray) -> GpuArray:
+        """Return a copy, which no capture notes: a replay downloads again, and makes its own."""
+        capture = self.queue.capture
+        if capture is None or not capture.is_active():
+            return self.copy(array)
+        capture.is_on = False
+        try:
+            return self.copy(array)
+        finally:
+            capture.is_on = True
+
     def copy(self, array: GpuArray) -> GpuArray:
-        """Copy an array on the device, with all bytes that its strides span; do not wait."""
-        low, high = array.layout.span
-        count = (high - low) * array.dtype.itemsize
-        buffer = self.memory.allocate(count)
-        if count:
-            self._copies.start(buffer, array.buffer, low * array.dtype.itemsize, count)
-        layout = array.layout._replace(offset=array.layout.offset - low)
-        return GpuArray(self, buffer, array.dtype, layout)
+        """Copy an array on the device to a new, C-contiguous one; do not wait."""
+        result = self.empty(array.shape, array.dtype)
+        itemsize = array.dtype.itemsize
+        if not array.layout.size:
+            return result
+        if array.layout.is_contiguous:
+            self._copies.start(
+                result.buffer, array.buffer, array.layout.offset * itemsize, array.layout.size * itemsize
+            )
+        else:
+            self._copies.gather(result, array)
+        return result
 
 
 def open_context(device: str = "opencl", name: str = "dev0", settings: Settings | None = None) -> Context:

@@ -17,6 +17,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, Settings, open_entry
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.fork import forked_error, is_forked, opened_contexts
+from pytensor_cl.runtime.memory.device_memory import MemoryInfo
 
 _DEFAULT = "dev0"
 """The context of graphs that name none, if no flag and no call defines one."""
@@ -281,6 +282,49 @@ def sync() -> None:
     for context in opened_contexts():
         context.queue.wait()
         context.deferred_errors.check()
+
+
+def memory_info(context: str | None = None) -> MemoryInfo:
+    """Return how much memory a device has, and how much of it this process uses.
+
+    Other processes that use the device are not counted: OpenCL has no query for them.
+
+    Parameters
+    ----------
+    context
+        Name of the context; None is the default one. Its device is opened if it is not yet.
+
+    Returns
+    -------
+    MemoryInfo
+        The numbers at this moment.
+
+    Raises
+    ------
+    ContextNotDefined
+        There is no such context.
+    """
+    return get_context(context).memory.info()
+
+
+def free_memory(context: str | None = None) -> None:
+    """Release the memory that no array uses to the driver, after all enqueued work is done.
+
+    The next calls allocate again, and functions capture their graphs again. So this is for moments after which another
+    process, or something else in this one, needs the memory. Arrays that exist are not touched. No other thread may run
+    a function of the context meanwhile.
+
+    Parameters
+    ----------
+    context
+        Name of the context; None is the default one.
+
+    Raises
+    ------
+    ContextNotDefined
+        There is no such context.
+    """
+    get_context(context).memory.trim()
 
 
 def _restore(name: str, host: np.ndarray) -> GpuArray:
