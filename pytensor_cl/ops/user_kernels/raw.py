@@ -269,7 +269,7 @@ def _operands(
         if operand.is_by_value or (operand.parameter is not None and operand.parameter.is_const):
             assert operand.parameter is not None
             raise TypeError(
-                f"op {op}: the output {operand.name} is ({operand.parameter.declaration}), which the kernel cannot write"
+                f"op {op}: the output {operand.name} is ({operand.parameter.declaration}), which no kernel can write"
             )
     return tuple(found)
 
@@ -327,6 +327,21 @@ class GpuRaw(GpuOp):
         super().__init__(host, context_name)
         self.core: RawOp = host.core_op if isinstance(host, Blockwise) else host
         self.operand_placements = tuple(HOST if operand.is_by_value else DEVICE for operand in self.core.inputs)
+
+    def apply(self, inputs: Sequence[Any], types: Sequence[TensorType]) -> Apply:
+        """Make a node; a number that is the same in the whole batch loses the batch's dimensions."""
+        plain = [
+            v.dimshuffle(()) if operand.is_by_value and v.type.ndim and all(n == 1 for n in v.type.shape) else v
+            for v, operand in zip(inputs, self.core.inputs, strict=True)
+        ]
+        return super().apply(plain, types)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
+        """Return the shapes that the host Op infers."""
+        host_node = self.host.make_node(*map(as_host_variable, node.inputs))
+        ndims = [getattr(v.type, "ndim", 0) for v in host_node.inputs]
+        padded = [(*(1,) * (ndim - len(s)), *s) for ndim, s in zip(ndims, shapes, strict=True)]
+        return self.host.infer_shape(host_node, padded)
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the routine of the kernel; it is built now."""
