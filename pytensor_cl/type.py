@@ -112,7 +112,8 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
                 return get_context(self.context_name).from_host(host)
             data = found
         self._check(data)
-        return data
+        array: GpuArray = data
+        return array
 
     def _check(self, data: GpuArray) -> None:
         if data.context.name != self.context_name:
