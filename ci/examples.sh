@@ -16,7 +16,7 @@ for driver in pocl intel; do
 
     export PYTENSOR_FLAGS=device=opencl:$driver
     python examples/many_chains.py --chains 64 --draws 40 --out "$work"
-    python examples/gaussian_process.py --points 100
+    python examples/gaussian_process.py --points 100 --out "$work"
     python examples/hidden_markov_model.py --steps 200 --chains 0
     python examples/stochastic_volatility.py --days 200 --chains 0
     python examples/state_space_model.py --steps 100 --chains 0

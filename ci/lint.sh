@@ -5,4 +5,5 @@
 ruff check .
 ruff format --check .
 mypy
+mypy --config-file tests/typing/mypy.ini
 lint-imports --no-cache --no-logo

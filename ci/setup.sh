@@ -32,6 +32,6 @@ python=$(find_python)
 "$python" --version
 "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install -qq --upgrade pip
-"$venv/bin/python" -m pip install -qq -c ci/constraints.txt '.[test,dev,docs,examples,pymc]' intel-opencl-rt intel-cmplr-lib-rt
+"$venv/bin/python" -m pip install -qq -c ci/constraints.txt '.[test,dev,docs,examples,pymc,intel]'
 write_icd
 "$venv/bin/python" -m pytensor_cl devices

@@ -9,6 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytensor
@@ -48,6 +50,20 @@ def build(mode: str = "OPENCL") -> dict:
     }
 
 
+def save_history(path: Path, history: train.History, workers: int) -> None:
+    """Save a figure of the losses and of the accuracy."""
+    import matplotlib.pyplot as plt
+
+    figure, plots = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    for plot, name in zip(plots, ("loss", "accuracy"), strict=True):
+        plot.plot(history["epoch"], history[name], label="training")
+        plot.plot(history["epoch"], history[f"val_{name}"], label="held out")
+        plot.set(title=f"{name}, {workers} processes", xlabel="epoch")
+        plot.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the example; the return value is the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -56,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scheduler", help="the address of a cluster that is there")
     parser.add_argument("--shards", type=int, help="parts of a batch (default: the number of workers)")
     parser.add_argument("--mode", default="OPENCL", help="PyTensor mode (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
     chosen = parser.parse_args(arguments)
 
     images, digits = load_digits(return_X_y=True)
@@ -80,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     train.fit(alone, rows, chosen.epochs)
     equal = [np.array_equal(a.get_value(), b.get_value()) for a, b in zip(step.params, alone.params, strict=True)]
     print(f"parameters equal to those of one device: {all(equal)}")
+    if find_spec("matplotlib"):
+        save_history(chosen.out / "data_parallel.png", history, len(step.workers))
     return 0 if all(equal) else 1
 
 

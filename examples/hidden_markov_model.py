@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc_common import DEVICE, HOST, agree, gradient_of, recovers
+from pymc_common import DEVICE, HOST, Picture, agree, gradient_of, out_argument, recovers
 
 SEED = 5
 STAY = np.array([0.9, 0.7])
@@ -63,12 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=500, help="length of the series")
     parser.add_argument("--chains", type=int, default=256, help="0: the gradients alone")
     parser.add_argument("--draws", type=int, default=60, help="of each chain")
+    out_argument(parser)
     options = parser.parse_args(arguments)
 
-    model = build(simulate(options.steps))
+    y = simulate(options.steps)
+    model = build(y)
     good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
     if options.chains:
-        good = recovers(model, TRUTH, options.chains, 60, options.draws, SEED) and good
+        picture = Picture("hidden_markov_model.png", y, "observations")
+        good = recovers(model, TRUTH, options, 60, SEED, picture) and good
     return int(not good)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -23,6 +23,14 @@ TOLERANCE = 4.0
 ERRORS = 4.5
 """Monte Carlo standard errors by which two posterior means may differ."""
 Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+class Picture(NamedTuple):
+    """What the figure of simulated data shows: the name of its file, the data, and their title."""
+
+    name: str
+    series: np.ndarray
+    title: str
 
 
 def gradient_of(model: pm.Model, mode: str) -> Gradient:
@@ -85,13 +93,16 @@ def agree(model: pm.Model, on_device: Gradient, on_host: Gradient, tolerance: fl
     return worst <= tolerance
 
 
-def recovers(model: pm.Model, truth: Mapping[str, Any], chains: int, tune: int, draws: int, seed: int) -> bool:
+def recovers(
+    model: pm.Model, truth: Mapping[str, Any], options: argparse.Namespace, tune: int, seed: int, picture: Picture
+) -> bool:
     """Sample on the device, print posterior means, and return whether they are near the truth.
 
-    Near is within `TOLERANCE` posterior standard deviations, for each element of each variable in `truth`.
+    Near is within `TOLERANCE` posterior standard deviations, for each element of each variable in `truth`. A figure of
+    the series and of both is saved if matplotlib is installed.
     """
     found = pytensor_cl.pymc.sample(
-        model, chains=chains, tune=tune, draws=draws, random_seed=seed, progressbar=False
+        model, chains=options.chains, tune=tune, draws=options.draws, random_seed=seed, progressbar=False
     ).posterior
     print(f"{found.attrs['ess_bulk_min']:.0f} effective draws, {found.attrs['ess_per_second']:.0f} a second")
     good = True
@@ -100,7 +111,42 @@ def recovers(model: pm.Model, truth: Mapping[str, Any], chains: int, tune: int, 
         mean, deviation = (part.to_numpy() for part in (values.mean(["chain", "draw"]), values.std(["chain", "draw"])))
         print(f"{name:11s} {np.round(mean, 2)} +- {np.round(deviation, 2)}   true {value}")
         good = good and bool(np.all(np.abs(mean - np.asarray(value)) <= TOLERANCE * deviation))
+    if find_spec("matplotlib"):
+        _save_recovered(options.out / picture.name, picture, found, truth)
     return good
+
+
+def _save_recovered(path: Path, picture: Picture, found: Any, truth: Mapping[str, Any]) -> None:
+    """Save the series above the posterior of each variable, with a line at each true value."""
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure(figsize=(10, 5.5), layout="constrained")
+    above, below = figure.subfigures(2, 1)
+    series = above.subplots()
+    series.plot(picture.series, ".-", linewidth=0.6, markersize=3)
+    series.set(title=picture.title)
+    for plot, (name, value) in zip(below.subplots(1, len(truth)), truth.items(), strict=True):
+        draws = found[name].to_numpy()
+        for column, true in zip(draws.reshape(-1, np.size(value)).T, np.ravel(value), strict=True):
+            plot.hist(column, bins=60, density=True, alpha=0.6)
+            plot.axvline(true, color="black", linewidth=1)
+        plot.set(title=f"{name}: posterior, and the true value", yticks=[])
+    save_figure(figure, path)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure of matplotlib, and print where."""
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    print(f"figure: {path}")
+
+
+def out_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says where the figure goes."""
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
 
 
 def sampling_arguments(description: str | None, chains: int = 256, draws: int = 100) -> argparse.ArgumentParser:
@@ -111,7 +157,7 @@ def sampling_arguments(description: str | None, chains: int = 256, draws: int = 
     parser.add_argument("--draws", type=int, default=draws, help="of each chain on the device")
     parser.add_argument("--nuts-draws", type=int, default=1000, help="of each of two chains on the host")
     parser.add_argument("--nuts", nargs="+", default=["pymc"], help="samplers to compare with: pymc, numpyro, blackjax")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of the figure (default: this one)")
+    out_argument(parser)
     return parser
 
 
@@ -200,7 +246,4 @@ def _save_posteriors(path: Path, ours: Any, theirs: Any, names: Sequence[str]) -
         for column in theirs[name].to_numpy().reshape(-1, draws.shape[-1]).T:
             right.hist(column, bins=60, density=True, histtype="step", color="black", linewidth=0.7)
         right.set(title=f"{name}: device (filled), NUTS (lines)", yticks=[])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    print(f"figure: {path}")
+    save_figure(figure, path)

@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc_common import DEVICE, HOST, agree, gradient_of, recovers
+from pymc_common import DEVICE, HOST, Picture, agree, gradient_of, out_argument, recovers
 
 SEED = 19
 TRUTH = {"level": -1.0, "persistence": 0.95, "spread": 0.3}
@@ -51,12 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=400)
     parser.add_argument("--chains", type=int, default=128, help="0: the gradients alone")
     parser.add_argument("--draws", type=int, default=60, help="of each chain")
+    out_argument(parser)
     options = parser.parse_args(arguments)
 
-    model = build(simulate(options.days))
+    returns = simulate(options.days)
+    model = build(returns)
     good = agree(model, gradient_of(model, DEVICE), gradient_of(model, HOST))
     if options.chains:
-        good = recovers(model, TRUTH, options.chains, 100, options.draws, SEED) and good
+        picture = Picture("stochastic_volatility.png", returns, "daily returns")
+        good = recovers(model, TRUTH, options, 100, SEED, picture) and good
     return int(not good)
 
 

@@ -10,20 +10,29 @@ from pytensor_cl import _autoload
 
 __version__ = "0.1.0"
 
-# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is.
+# Public name -> the module that holds it. Loaded on first use: this package is imported wherever PyTensor is. Type
+# checkers find the names in __init__.pyi.
 _PUBLIC = {
+    "ElementwiseKernel": "pytensor_cl.user_kernels.elementwise",
     "GpuArray": "pytensor_cl.runtime.array",
     "GpuArrayType": "pytensor_cl.type",
     "GpuArrayVariable": "pytensor_cl.variable",
+    "LocalMemory": "pytensor_cl.user_kernels.arguments",
     "OpenCLError": "pytensor_cl.errors",
+    "RawKernel": "pytensor_cl.user_kernels.raw",
+    "RawModule": "pytensor_cl.user_kernels.module",
+    "as_op": "pytensor_cl.ops.user_kernels.as_op",
     "devices": "pytensor_cl.mode",
+    "draw": "pytensor_cl.linker.reports.drawing.draw",
     "from_buffer": "pytensor_cl.runtime.interchange",
     "from_dlpack": "pytensor_cl.runtime.interchange",
     "from_pyopencl": "pytensor_cl.runtime.interchange",
     "queue": "pytensor_cl.runtime.interchange",
     "explain": "pytensor_cl.linker.reports.explain",
+    "free_memory": "pytensor_cl.runtime.registry",
     "gpu_from_host": "pytensor_cl.ops.transfer",
     "host_from_gpu": "pytensor_cl.ops.transfer",
+    "memory_info": "pytensor_cl.runtime.registry",
     "profile": "pytensor_cl.linker.reports.profile",
     "shared": "pytensor_cl.mode",
     "sync": "pytensor_cl.runtime.registry",
@@ -31,9 +40,12 @@ _PUBLIC = {
 }
 
 __all__ = ["__version__", *_PUBLIC]
+_PACKAGES = ("nn", "optimizers", "pymc", "train")  # imported by their own names, or on first use
 
 
 def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)

@@ -91,14 +91,19 @@ class CompilationError(OpenCLError):
         The driver's build log.
     source
         The OpenCL C source, whole.
+    message
+        The message, if it is another one than that: for kernels of the user's own.
     """
 
-    def __init__(self, log: str, source: str) -> None:
+    def __init__(self, log: str, source: str, message: str = "") -> None:
         self.log = log
         self.source = source
-        super().__init__(log, source)
+        self.message = message
+        super().__init__(log, source, message)
 
     def __str__(self) -> str:
+        if self.message:
+            return self.message
         lines = self.source.splitlines()
         named = _named_lines(self.log, len(lines))
         if named:

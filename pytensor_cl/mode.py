@@ -12,10 +12,12 @@ from pytensor.graph.rewriting.basic import GraphRewriter, get_active_mode, graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pytensor_cl import flags, sharedvar
-from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, registration, serial_function
+from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, printing, registration, serial_function
+from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
 from pytensor_cl.linker.device_arguments import accepted_types, adapt
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
+from pytensor_cl.linker.reports.page import OP_COLOURS
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
 from pytensor_cl.linker.run.vm import OpenCLVM
 from pytensor_cl.nn.attention_formulas import recognise_all_attention
@@ -35,6 +37,7 @@ from pytensor_cl.rewriting.decompose.random import decompose_random
 from pytensor_cl.rewriting.decompose.scan import compile_loops
 from pytensor_cl.rewriting.decompose.sparse_forms import decompose_sparse_matrices, mend_sparse_gradients
 from pytensor_cl.rewriting.decompose.sparse_products import decompose_sparse_products
+from pytensor_cl.rewriting.decompose.user_kernels import expand_user_kernels
 from pytensor_cl.rewriting.decompose.whole_updates import replace_whole_updates
 from pytensor_cl.rewriting.draw_in_place import draw_in_place
 from pytensor_cl.rewriting.fusion.cross_entropy import fuse_cross_entropies
@@ -61,14 +64,15 @@ from pytensor_cl.runtime import progress
 from pytensor_cl.runtime.context import Settings
 from pytensor_cl.runtime.device import DeviceEntry, check_spec, discover
 from pytensor_cl.runtime.features import early_check
+from pytensor_cl.runtime.fork import is_forked
 from pytensor_cl.runtime.registry import (
     add_context,
     adopt_queue,
     change_settings,
+    check_settings,
     default_context_name,
     define_contexts,
     get_context,
-    is_forked,
     is_open,
     parse_contexts,
     unusable_reason,
@@ -136,6 +140,7 @@ PASSES = (
     Pass("split_convolutions", split_convolutions, 47.96, NOT_HOST),
     Pass("expand_choose_lists", expand_choose_lists, 47.97, NOT_HOST),
     Pass("cross_entropy", fuse_cross_entropies, 47.98, NOT_HOST),
+    Pass("user_kernels", expand_user_kernels, 47.985, NOT_HOST),
     Pass("whole_updates", replace_whole_updates, 47.99, NOT_HOST),
     Pass("compile_branches", compile_branches, 48.93, NOT_HOST),
     Pass("compile_loops", compile_loops, 48.94, NOT_HOST),
@@ -226,6 +231,15 @@ def _settings_of_flags() -> Settings:
 progress.choose(lambda: config.opencl__progress)
 
 
+def _announce_other_mode() -> None:
+    other = flags.other_mode(config)
+    if other and not config.opencl__quiet:
+        announce(
+            f"pytensor-cl: the flag {other} is given, so device={config.device} computes only what is compiled with "
+            f"mode='OPENCL'. For all functions leave {other} out"
+        )
+
+
 def apply_flags() -> None:
     """Define contexts and settings from PyTensor's flags.
 
@@ -237,6 +251,7 @@ def apply_flags() -> None:
         define_contexts({}, None, _settings_of_flags, flag_error=str(error))
     else:
         define_contexts(specs, default, _settings_of_flags)
+        _announce_other_mode()
         if default is not None:
             early_check.start(specs[default], config.opencl__cache_dir or None)
 
@@ -272,21 +287,25 @@ def use(device: Any = "opencl", name: str | None = None, **options: Any) -> str:
     Raises
     ------
     ValueError
-        The name means another device already, or options are given for a device that is open. Or the queue is out of
-        order, or its OpenCL context has several devices or is in use already.
+        The name means another device already, or the host (``cpu``), or options are given for a device that is open. Or
+        the queue is out of order, or its OpenCL context has several devices or is in use already.
     TypeError
-        An option is no setting, or `device` is no string.
+        An option is no setting, or `device` or `name` is no string.
     DeviceNotFound
         `device` is not the name of an OpenCL device. Whether there is such a device shows when it is opened.
     """
-    chosen = name or "dev0"
+    chosen = "dev0" if name is None else name
+    check_settings(options)
     if _is_queue(device):
         change_settings(**options)
         adopt_queue(device, chosen)
         return chosen
     check_spec(device)
     if options and is_open(chosen):
-        raise ValueError(f"context {chosen!r} is open: its settings cannot change any more")
+        raise ValueError(
+            f"context {chosen!r} is open: its settings cannot change any more. Give {', '.join(options)} before the "
+            "first function is compiled for the device"
+        )
     add_context(chosen, device)
     change_settings(**options)
     return chosen
@@ -308,6 +327,7 @@ def _register() -> None:
     registration.check_before_jit(refuse_device_variables)
     c_backend.explain_call_errors(explain_c_error)
     sharedvar.install(run_exclusively)
+    printing.register_colours(OP_COLOURS)
 
 
 _register()

@@ -45,7 +45,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class DeviceCell(list):
+class DeviceCell(list[Any]):
     """Storage of a shared variable: a host copy, device copies, or both.
 
     Without a device copy it is an ordinary list of one element, for C code too. A reader of element 0 may change the
@@ -395,8 +395,12 @@ def shared(
     UnsupportedDtype
         The device cannot hold the dtype.
     """
+    for wrong in options.keys() & {"device", "context", "context_name", "dtype"}:
+        right = "value=np.asarray(value, dtype)" if wrong == "dtype" else "target='dev0', the name of a context"
+        raise TypeError(f"shared has no argument {wrong}: write {right}")
     array = on_device(value)
     if array is None or target not in (None, array.context.name):
         array = get_context(target).from_host(np.asarray(value if array is None else array.to_host()))
         borrow = True
-    return _construct(array, name, borrow=borrow, **options)
+    variable: GpuArraySharedVariable = _construct(array, name, borrow=borrow, **options)
+    return variable

@@ -112,7 +112,8 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
                 return get_context(self.context_name).from_host(host)
             data = found
         self._check(data)
-        return data
+        array: GpuArray = data
+        return array
 
     def _check(self, data: GpuArray) -> None:
         if data.context.name != self.context_name:
@@ -159,7 +160,8 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     @staticmethod
     def values_eq_approx(a: Any, b: Any, **options: Any) -> bool:
         """Return whether two arrays hold the same values to rounding; reads the device."""
-        return TensorType.values_eq_approx(np.asarray(a), np.asarray(b), **options)
+        is_equal: bool = TensorType.values_eq_approx(np.asarray(a), np.asarray(b), **options)
+        return is_equal
 
     @staticmethod
     def may_share_memory(a: Any, b: Any) -> bool:

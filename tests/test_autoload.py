@@ -223,7 +223,8 @@ def test_mode_can_be_assigned_and_changed(installed):
     )
     assert (seen["assigned"], seen["within"], seen["after"]) == ("OPENCL", "NUMBA", "OPENCL")
     assert "Instead got: OPENGL" in seen["mode"]
-    assert "Can't change the value of device" in seen["device"]
+    assert "the flag device is 'cpu' and cannot change" in seen["device"]
+    assert "pytensor_cl.use('opencl:...')" in seen["device"] and "PYTENSOR_FLAGS=device=opencl:pocl" in seen["device"]
 
 
 @pytest.mark.parametrize(
@@ -266,12 +267,18 @@ def test_the_parser_is_left_as_it_was(installed):
     import pytensor
     from pytensor import configparser
     seen["add"] = configparser.PyTensorConfigParser.add.__qualname__
+    seen["warn"] = configparser.PyTensorConfigParser.warn_unused_flags.__qualname__
     seen["source"] = "def add(self" in inspect.getsource(configparser.PyTensorConfigParser)
     seen["loader"] = type(pytensor.__spec__.loader).__name__
     """,
         flags="device=opencl0:0",
     )
-    assert seen == {"add": "PyTensorConfigParser.add", "source": True, "loader": "SourceFileLoader"}
+    assert seen == {
+        "add": "PyTensorConfigParser.add",
+        "warn": "PyTensorConfigParser.warn_unused_flags",
+        "source": True,
+        "loader": "SourceFileLoader",
+    }
 
 
 def test_a_second_try_after_a_failed_import(installed):

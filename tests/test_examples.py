@@ -98,9 +98,11 @@ def test_compare_finds_differences(run, monkeypatch, capsys):
     assert "TOO LARGE" in capsys.readouterr().out
 
 
-def test_two_workers_are_one_device():
+def test_two_workers_are_one_device(tmp_path):
     """Two processes and one device end with the same parameters."""
     pytest.importorskip("distributed")
-    command = [sys.executable, EXAMPLES / "data_parallel.py", "--epochs", "1", "--mode", "FAST_COMPILE"]
+    words = ["--epochs", "1", "--mode", "FAST_COMPILE", "--out", str(tmp_path)]
+    command = [sys.executable, EXAMPLES / "data_parallel.py", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=EXAMPLES)
     assert "equal to those of one device: True" in done.stdout, done.stderr
+    assert (tmp_path / "data_parallel.png").is_file()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytensor
@@ -11,7 +12,9 @@ import pytest
 
 import pytensor_cl
 from pytensor_cl.errors import ContextNotDefined, DeviceNotFound
+from pytensor_cl.flags import advice
 from pytensor_cl.runtime.device import resolve
+from pytensor_cl.runtime.registry import _registry
 from pytensor_cl.sharedvar import ON_DEVICE
 from tests.helpers import on_one_driver, opencl, run_script
 
@@ -150,6 +153,121 @@ def test_a_name_that_is_taken(context):
         match=rf"{context.name!r} is 'opencl:{context.name}' already.*another name.*pytensor_cl.use\('opencl0:0', ",
     ):
         pytensor_cl.use("opencl0:0", context.name)
+
+
+def test_another_string_for_the_same_device(context):
+    (entry,) = [e for e in pytensor_cl.devices() if e is resolve(f"opencl:{context.name}")]
+    for spec in (entry.spec, entry.stable_spec, f"OpenCL:{context.name}"):
+        assert pytensor_cl.use(spec, context.name) == context.name
+    assert dict(_registry.specs)[context.name] == f"opencl:{context.name}"
+    with pytest.raises(ValueError, match=rf"\({entry.spec}, .*cannot become 'opencl9:9' \(no device\)"):
+        pytensor_cl.use("opencl9:9", context.name)
+
+
+def test_names_and_settings_that_use_refuses(context):
+    with pytest.raises(ValueError, match="'cpu' is the host's name"):
+        pytensor_cl.use("opencl", "cpu")
+    with pytest.raises(TypeError, match="the name of a context is a string"):
+        pytensor_cl.use("opencl", 1)
+    with pytest.raises(TypeError, match="no setting 'floatX' of a device; there are: fast_math.*quiet"):
+        pytensor_cl.use("opencl", floatX="float32")
+    with pytest.raises(ValueError, match="is open.*Give fast_math before"):
+        pytensor_cl.use(f"opencl:{context.name}", context.name, fast_math=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("opencl:pcol", "perhaps 'opencl:pocl' is meant"),
+        ("opencl:gpus", "perhaps 'opencl:gpu' is meant"),
+        ("opencl:0:1", "write 'opencl0:1'"),
+        ("opencl floatX=float32", "flags are separated by commas"),
+        ("opencl:gpu;floatX=float32", "flags are separated by commas"),
+        ("opencl:apple", "There is no OpenCL driver of 'apple' here"),
+        ("opencl:accelerator", "No accelerator has an OpenCL driver here"),
+    ],
+)
+def test_misspelt_devices(spec, hint):
+    with pytest.raises(DeviceNotFound) as caught:
+        resolve(spec)
+    assert hint in str(caught.value)
+
+
+def test_drivers_in_a_folder_that_is_not_there(tmp_path):
+    script = """
+        import pytensor_cl
+        from pytensor_cl.runtime.device import resolve
+        try:
+            resolve("opencl")
+        except pytensor_cl.OpenCLError as error:
+            seen["error"] = str(error)
+    """
+    seen, _ = run_script(script, OCL_ICD_VENDORS=str(tmp_path / "absent"))
+    assert f"OCL_ICD_VENDORS names {tmp_path / 'absent'}, which does not exist" in seen["error"]
+
+
+def test_shared_names_its_argument_for_the_device(vector):
+    for name, hint in (("device", "target='dev0'"), ("dtype", "np.asarray")):
+        with pytest.raises(TypeError, match=rf"no argument {name}: write .*{hint}"):
+            pytensor_cl.shared(vector, **{name: "dev0"})
+
+
+def test_packages_need_no_import_of_their_own():
+    seen, _ = run_script("import pytensor_cl\nseen['name'] = pytensor_cl.optimizers.Adam.__name__")
+    assert seen["name"] == "Adam"
+
+
+# Flags
+
+
+def test_assignments_to_flags_that_do_not_exist():
+    for name, hint in (("opencl_placement", "opencl__placement"), ("opencl__plcement", "opencl__placement")):
+        with pytest.raises(AttributeError, match=rf"no flag {name}. Did you mean {hint}\?"):
+            setattr(pytensor.config, name, "device")
+        assert not hasattr(pytensor.config, name)
+    with pytest.raises(TypeError, match=r"cannot change.*PYTENSOR_FLAGS=opencl__cache_dir=/x"):
+        pytensor.config.opencl__cache_dir = "/x"
+
+
+def test_advice_for_unknown_flags():
+    known = pytensor.config._config_var_dict
+    for key, hint in (
+        ("opencl_placement", "Did you mean opencl__placement?"),
+        ("opencl__onhost", "Did you mean opencl__on_host?"),
+        ("opencl.quiet", "Write it with two underscores: opencl__quiet"),
+        ("DebugMode.check_py", "Write it with two underscores: DebugMode__check_py"),
+        ("devcie", "Did you mean device?"),
+        ("gpuarray.preallocate", "a flag of Theano"),
+        ("lib.cnmem", "a flag of Theano"),
+        ("force_device", "a flag of Theano"),
+        ("opencl__xyzzy", "Flags that begin so are: opencl__quiet"),
+    ):
+        assert hint in advice(key, known), key
+    assert advice("something", known) == ""
+
+
+def test_unknown_flags_and_options_are_reported(tmp_path):
+    rc = tmp_path / "rc"
+    rc.write_text("[global]\nopencl__quiet = True\n[opencl]\nplacment = device\non_host = warn\n")
+    script = """
+        import warnings
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            import pytensor
+        seen["found"] = sorted(str(w.message) for w in found)
+        seen["on_host"] = pytensor.config.opencl__on_host
+    """
+    script = "import pytensor_cl\n" + textwrap.dedent(script)  # before PyTensor, as the start-up hook is
+    seen, stderr = run_script(script, "opencl_quiet=1,foo=1,device=opencl,mode=FAST_RUN", PYTENSORRC=str(rc))
+    assert seen["on_host"] == "warn"
+    misplaced = "opencl__quiet in the section [global]. Write it without 'opencl__' in a section [opencl]"
+    assert seen["found"] == [
+        "PyTensor does not recognise this flag: foo",
+        "PyTensor does not recognise this flag: opencl_quiet. Did you mean opencl__quiet?",
+        f"the rc file has an option that is no flag: {misplaced}",
+        "the rc file has an option that is no flag: placment in the section [opencl]. Did you mean opencl__placement?",
+    ]
+    assert "mode=FAST_RUN is given, so device=opencl computes only what is compiled with mode='OPENCL'" in stderr
 
 
 def test_the_flag_device_without_the_prefix():

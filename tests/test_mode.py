@@ -75,6 +75,26 @@ def test_use_defines_a_context(context):
         pytensor_cl.use(nonsense=True)
 
 
+def test_memory_is_reported_and_given_back(context, on_device):
+    x = pt.fmatrix("x")
+    f = opencl([x], pt.exp(-(x @ x)).transfer(context.name))
+    value = np.full((600, 600), 0.01, "float32")
+    for _ in range(4):  # the third call replays
+        result = f(value)
+    before = pytensor_cl.memory_info(context.name)
+    assert before.array_bytes >= result.nbytes and before.device_bytes == context.info.global_memory
+    assert before.largest_bytes == context.info.max_allocation
+    del result
+    after = pytensor_cl.memory_info(context.name)
+    assert after.array_bytes <= before.array_bytes - value.nbytes and after.idle_bytes >= value.nbytes
+    pytensor_cl.free_memory(context.name)
+    freed = pytensor_cl.memory_info(context.name)
+    assert (freed.graph_bytes, freed.idle_bytes) == (0, 0)
+    assert_close(np.asarray(f(value)), np.full((600, 600), np.exp(-0.06), "float32"))
+    with pytest.raises(pytensor_cl.errors.ContextNotDefined):
+        pytensor_cl.memory_info("nowhere")
+
+
 def test_devices_lists_what_there_is(context):
     assert context.entry in pytensor_cl.devices()
 

@@ -1,5 +1,6 @@
 """What an installation is made of; ``ci/wheel.sh`` builds one and looks inside."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -48,6 +49,14 @@ def test_package_is_typed():
     assert (ROOT / "pytensor_cl" / "py.typed").exists()
 
 
+def test_stub_has_the_names_that_are_loaded_on_first_use():
+    stub = ast.parse((ROOT / "pytensor_cl" / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    found = {alias.name: node.module for node in imports for alias in node.names if alias.asname == alias.name}
+    assert found == pytensor_cl._PUBLIC
+    assert set(pytensor_cl.__all__) == {*found, "__version__"}
+
+
 def test_version_has_one_source():
     assert "version" not in PROJECT["project"]
     source = ROOT / PROJECT["tool"]["hatch"]["version"]["path"]
@@ -70,6 +79,22 @@ def test_changelog_has_the_version():
     assert pytensor_cl.__version__ in headings
 
 
+def test_citation_and_recipe_have_the_version():
+    citation, recipe = ((ROOT / name).read_text() for name in ("CITATION.cff", "ci/conda/recipe.yaml"))
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [pytensor_cl.__version__]
+    assert re.findall(r'^  version: "(.+)"$', recipe, re.MULTILINE) == [pytensor_cl.__version__]
+
+
+def test_recipe_has_the_dependencies():
+    recipe = (ROOT / "ci/conda/recipe.yaml").read_text()
+    run = recipe.partition("  run:\n")[2].partition("  run_constraints:")[0]
+    listed = {line.partition("#")[0].strip().replace(" ", "") for line in run.replace("- ", "").splitlines()}
+    wanted = {text.partition(";")[0] for text in PROJECT["project"]["dependencies"]}
+    assert wanted - {"pocl-binary-distribution"} | {"pocl", "ocl-icd"} <= listed
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert f'python_min: "{oldest}"' in recipe
+
+
 def test_start_up_file_is_one_import():
     lines = (ROOT / "pytensor_cl.pth").read_text().splitlines()
     assert lines == ["import pytensor_cl._autoload"]
@@ -84,6 +109,12 @@ def test_wheel_carries_templates_and_start_up_file():
 def test_dependencies_are_what_the_code_imports():
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["project"]["dependencies"]}
     assert names == {"pytensor", "numpy", "pyopencl", "mako", "platformdirs", "pocl-binary-distribution"}
+
+
+def test_extras_are_those_of_the_manual():
+    manual = (ROOT / "docs" / "install.md").read_text()
+    described = set(re.findall(r"^\| `\[([a-z]+)\]` \|", manual, re.MULTILINE))
+    assert described == set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_no_file_names_a_place_on_some_machine():

@@ -76,7 +76,7 @@ def drivers() -> list[Driver]:
     return [
         Driver("pocl", "PoCL, the wheel", None, "pip install pocl-binary-distribution"),
         Driver("pocl-debian", "PoCL, Debian's", VENDORS / "pocl.icd", "apt install pocl-opencl-icd"),
-        Driver("intel", "Intel's CPU runtime", intel, "pip install intel-opencl-rt"),
+        Driver("intel", "Intel's CPU runtime", intel, "pip install pytensor-cl[intel]"),
         Driver(
             "rusticl",
             "Mesa rusticl on llvmpipe",

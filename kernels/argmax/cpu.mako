@@ -1,5 +1,6 @@
-## Algorithm   Argmax for CPUs. Blocks of elements are reduced to their maximum with vectors; positions are looked for
-##             only where a block beats what was found before. Patterns as in kernels/reduction/cpu.mako.
+## Algorithm   Argmax, or argmin where `is_least`, for CPUs. Blocks of elements are reduced to their maximum with
+##             vectors; positions are looked for only where a block beats what was found before. Patterns as in
+##             kernels/reduction/cpu.mako.
 ## Operands    array: outer and reduced dimensions as in kernels/reduction/cpu.mako, the reduced ones in C order, which
 ##             determines which element is the first; output: long.
 ## Tiling      Column tiles of tile_vectors vectors, ROWS rows at a time.
@@ -7,7 +8,7 @@
 ##             tile.
 ## Workspace   Of several chunks, found[chunks][outputs] positions; `<name>_finish` chooses among them.
 ## Invariants  NaN is preferred to every number; of equal elements the first is taken.
-<%page args="name, geometry, pattern, dtype, lanes, tile_vectors, index, outer_dims, reduced_dims"/>
+<%page args="name, is_least, geometry, pattern, dtype, lanes, tile_vectors, index, outer_dims, reduced_dims"/>
 <%include file="/common/partition.mako"/>\
 <%include file="/math/lane_vote.mako"/>\
 <%namespace name="traversal" file="/reduction/traversal.mako"/>

@@ -1,6 +1,7 @@
 ## What the argmax kernels share: which of two values is kept, where a position is, and the last pass. The defs use
 ## the arguments of the template that calls them. NaN is preferred to every number, as in NumPy; of equal elements
-## neither is preferred. The expressions serve scalars and vectors.
+## neither is preferred. The expressions serve scalars and vectors. Where the template has an argument `is_least`, less
+## is preferred.
 <%!
     import numpy as np
 
@@ -9,19 +10,23 @@
     def is_real(dtype):
         return np.dtype(dtype).kind == "f"
 %>
+<%def name="beyond(b, a)" buffered="True" filter="trim">
+(${b} ${"<" if context.get("is_least", False) else ">"} ${a})
+</%def>
+
 <%def name="beats(b, a)" buffered="True" filter="trim">
 % if is_real(dtype):
-((${b} > ${a}) | ((${b} != ${b}) & (${a} == ${a})))
+(${beyond(b, a)} | ((${b} != ${b}) & (${a} == ${a})))
 % else:
-(${b} > ${a})
+${beyond(b, a)}
 % endif
 </%def>
 
 <%def name="greater(a, b)" buffered="True" filter="trim">
 % if is_real(dtype):
-((${b} > ${a}) | (${b} != ${b}) ? ${b} : ${a})
+(${beyond(b, a)} | (${b} != ${b}) ? ${b} : ${a})
 % else:
-max(${a}, ${b})
+${"min" if context.get("is_least", False) else "max"}(${a}, ${b})
 % endif
 </%def>
 

@@ -1,5 +1,5 @@
-## Algorithm   Argmax for GPUs. The work-items of an output each search a part of the range; then they put values and
-##             positions together.
+## Algorithm   Argmax, or argmin where `is_least`, for GPUs. The work-items of an output each search a part of the
+##             range; then they put values and positions together.
 ## Operands    As in kernels/argmax/cpu.mako. With `lanes` above 1 the reduced range is one contiguous dimension of
 ##             aligned vectors, and g.total and g.chunk count these.
 ## Tiling      As in kernels/reduction/simt.mako.
@@ -7,7 +7,8 @@
 ## Workspace   values and positions in local memory (kernels/common/workgroup.mako); found[chunks][outputs] of several
 ##             chunks.
 ## Invariants  NaN is preferred to every number; of equal elements the first is taken. Barriers are uniform.
-<%page args="name, geometry, dtype, index, outer_dims, reduced_dims, group, lanes, along, is_run, load_alignment"/>
+<%page args="name, is_least, geometry, dtype, index, outer_dims, reduced_dims, group, lanes, along, is_run,
+    load_alignment"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="order" file="/argmax/order.mako"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>

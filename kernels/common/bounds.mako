@@ -3,14 +3,14 @@
 <%!
     from pytensor_cl.codegen.dtypes import to_long
 %>
-## Declares `variable`: the index `given` (of C type `kind`) of `length` elements; 0 where it is out of range.
-<%def name="decode(variable, kind, given, length, is_checked, detail='0')">
+## Declares `variable`: the index `given` (of C type `kind`) of `length` elements; `wrong` where it is out of range.
+<%def name="decode(variable, kind, given, length, is_checked, detail='0', wrong='0')">
             const long given = ${to_long(kind, given)};
             long ${variable} = given < 0 ? given + ${length} : given;
     % if is_checked:
             if (${variable} < 0 || ${variable} >= ${length}) {
                 report_error(error_flag, error_code, ${detail}, given, ${length});
-                ${variable} = 0;
+                ${variable} = ${wrong};
             }
     % endif
 </%def>

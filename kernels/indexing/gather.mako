@@ -3,7 +3,7 @@
 ##             index array are 0 where x steps. length, step and axis belong to each index. Without x (`ctype` is None)
 ##             the result is the positions that the indices mean, in elements of x.
 ## NDRange     (work-items), each with a contiguous range of the units, which are segments of rows.
-## Invariants  An index that is out of range is reported, and taken for 0.
+## Invariants  An index that is out of range is reported, and taken for 0; its position is -1.
 <%page args="name, plan, offsets, ctype, index_types, checked, ndim, index, lanes, plan_in_buffer"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
@@ -90,13 +90,22 @@ __kernel void ${name}(
     <% offsets = [(f"at_{array}", step(array) + "[{}]") for array in ["o", *arrays]] %>
         ${unravel.unravel(dims, index, "rest", "p.shape[{}]", offsets)}
 </%def>\
-## Declare `row`: where the indices point to. One that is out of range is reported and taken for 0.
+## Declare `row`: where the indices point to. One that is out of range is reported and taken for 0; its position is -1.
 <%def name="row(checked, index)">
         ${index} row = 0;
+    <% marks = ctype is None and any(checked) %>\
+    % if marks:
+        int is_wrong = 0;
+    % endif
     % for k, is_checked in enumerate(checked):
         {
-            ${bounds.decode("i", index_types[k], f"i{k}[at_i{k}]", f"p.length[{k}]", is_checked, f"(int)p.axis[{k}]")}
+            ${bounds.decode("i", index_types[k], f"i{k}[at_i{k}]", f"p.length[{k}]", is_checked, f"(int)p.axis[{k}]",
+                "0" if ctype else "-1")}
+            ${"" if ctype or not is_checked else "is_wrong |= i < 0;"}
             row += (${index})i * p.step[${k}];
         }
     % endfor
+    % if marks:
+        row = is_wrong ? -1 : row;
+    % endif
 </%def>\

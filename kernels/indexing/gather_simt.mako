@@ -6,7 +6,8 @@
 ##             index array are 0 where x steps. length, step and axis belong to each index. Without x (`ctype` is None)
 ##             the result is the positions that the indices mean, in elements of x.
 ## NDRange     Any size; a loop over units (kernels/common/units.mako) with the NDRange as stride.
-## Invariants  An index that is out of range is reported, and taken for 0. Past the end the last element is read again.
+## Invariants  An index that is out of range is reported, and taken for 0; its position is -1. Past the end
+##             the last element is read again.
 <%page args="name, plan, offsets, ctype, index_types, checked, ndim, index, rows, lanes, rows_each, plan_in_buffer"/>\
 <%namespace name="bounds" file="/common/bounds.mako"/>\
 <%namespace name="units" file="/common/units.mako"/>\
@@ -14,6 +15,7 @@
 from pytensor_cl.codegen.dtypes import to_long, widened
 %>\
 <%
+marks = ctype is None and any(checked)
 arrays = ["o", *(["x"] if ctype else []), *(f"i{k}" for k in range(len(index_types)))]
 last, parts, each = ndim - 1, range(lanes), range(rows_each)
 vectors = rows and ctype and lanes > 1
@@ -77,14 +79,23 @@ __kernel void ${name}(
         const ${kind} i${k}_${r}_${q} = i${k}[${given(k, r, q)}];
         % endfor
         % endfor
+        % if marks:
+        int is_wrong = 0;
+        % endif
         % for r, q in indexed:
         ${index} found_${r}_${q} = 0;
         % for k, kind in enumerate(index_types):
         {
-            ${bounds.decode("i", kind, f"i{k}_{r}_{q}", f"p.length[{k}]", checked[k], f"(int)p.axis[{k}]")}
+            ${bounds.decode("i", kind, f"i{k}_{r}_{q}", f"p.length[{k}]", checked[k], f"(int)p.axis[{k}]",
+                "-1" if marks else "0")}
+            ${f"is_wrong |= i < 0;" if marks else ""}
             found_${r}_${q} += (${index})i * p.step[${k}];
         }
         % endfor
+        % if marks:
+        found_${r}_${q} = is_wrong ? -1 : found_${r}_${q};
+        is_wrong = 0;
+        % endif
         % endfor
         % if vectors:
         if (is_vector && column + ${lanes} <= end) {

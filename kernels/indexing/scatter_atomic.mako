@@ -1,6 +1,7 @@
 ## Algorithm   x[positions] += y, in place, by the atomic additions of NVIDIA's GPUs, for float32 and float64: the order
 ##             of the sums is not fixed. The feature `float_atomics` says whether they work.
-## Operands    positions[count] in elements of x; y: values of positions are y_count apart, y_outer after `inner`;
+## Operands    positions[count] in elements of x, -1 where nothing is added; y:
+##             values of positions are y_count apart, y_outer after `inner`;
 ##             shape, x, y: the elements that one position means.
 ## NDRange     Any size; a loop with it as stride.
 <%page args="name, plan, ctype, ndim, index"/>\
@@ -21,6 +22,7 @@ __kernel void ${name}(__global const ${index} *restrict positions, __global ${ct
         % for j in range(ahead):
         __global ${ctype} *target${j} = x;
         ${ctype} value${j} = 0;
+        int is_added${j} = 0;
         if (first + ${j} * step < size) {
             const ${index} k = (first + ${j} * step) / p.elements;
             ${index} rest = first + ${j} * step - k * p.elements;
@@ -29,10 +31,11 @@ __kernel void ${name}(__global const ${index} *restrict positions, __global ${ct
             ${unravel.unravel(range(ndim), index, "rest", "p.shape[{}]", [("to", "p.x[{}]"), ("from", "p.y[{}]")])}
             target${j} += to;
             value${j} = y[from];
+            is_added${j} = positions[k] >= 0;
         }
         % endfor
         % for j in range(ahead):
-        if (first + ${j} * step < size)
+        if (is_added${j})
             asm volatile("red.global.add.${kind} [%0], %1;" : : "l"(target${j}), "${register}"(value${j}) : "memory");
         % endfor
     }

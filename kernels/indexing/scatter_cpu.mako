@@ -1,6 +1,7 @@
 ## Algorithm   x[positions] = y, or += y, in place, for CPUs. Each position belongs to one work-item (owner computes),
 ##             which takes all that goes there in order: repeated positions need no atomics.
-## Operands    positions[count] in elements of x; y: values of `inner` positions are y_count apart, those of the next
+## Operands    positions[count] in elements of x, -1 where nothing is written; y:
+##             values of `inner` positions are y_count apart, those of the next
 ##             ones y_outer later; shape, x, y: the elements that one position means, `run` along the last dimension.
 ## NDRange     (parts, owners): dimension 0 divides the elements that one position means, dimension 1 the positions:
 ##             which of them a work-item owns, or, with `copy_stride`, which it looks through.
@@ -92,6 +93,8 @@ __kernel void ${name}(__global const ${index} *positions, __global ${ctype} *x, 
                 for (${index} b = begin; b < end; ++b) {
                     if (p.is_far)
                         fetch_ahead(to + positions[outer + min(b + ${AHEAD}, end - 1)], count * sizeof(${ctype}));
+                    if (positions[outer + b] < 0)
+                        continue;
                     ${add("b")}
                 }
                 continue;

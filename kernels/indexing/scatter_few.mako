@@ -2,8 +2,8 @@
 ##             each a step of the work-group apart, to a sum of its own for each position, in local memory; those of a
 ##             work-group are added up in order. _finish: the sums of all chunks of values are added up, and to what was
 ##             there: in x, or in another array whose elements are old_step apart, where all elements are written.
-## Operands    positions[count] in units of `unit` elements of x, below `span`, or (index_type) an index of one axis,
-##             whose elements are i_step apart; y: values of positions are y_count
+## Operands    positions[count] in units of `unit` elements of x, below `span`, -1 where nothing is added, or
+##             (index_type) an index of one axis, whose elements are i_step apart; y: values of positions are y_count
 ##             apart, y_outer after `inner`; shape, x, y: the elements that one position means.
 ## NDRange     _add: (chunks * group, tiles of positions, tiles of elements); work-items of a group are neighbouring
 ##             elements, and then other values. _finish: (any number of groups), each has `width` sums at a time.
@@ -54,7 +54,7 @@ __kernel void ${name}_add(__global const ${index_type or index} *restrict positi
         ${index} at${j} = -1;
         if (k + ${j * slots} < end) {
             ${bounds.decode("at", index_type, f"positions[(k + {j * slots}) * p.i_step]", "p.length", is_checked,
-                "(int)p.axis")}
+                "(int)p.axis", "-1")}
             at${j} = (${index})at - low;
         }
         % else:

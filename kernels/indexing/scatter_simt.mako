@@ -1,6 +1,7 @@
 ## Algorithm   x[positions] = y, or += y, in place, for GPUs (owner computes). A work-group looks through all positions
 ##             together; each of its work-items applies those that the group owns in order, for elements of its own.
-## Operands    positions[count] in elements of x; y: values of positions are y_count apart, y_outer after `inner`;
+## Operands    positions[count] in elements of x, -1 where nothing is written; y:
+##             values of positions are y_count apart, y_outer after `inner`;
 ##             shape, x, y: the elements that one position means.
 ## NDRange     (owners, tiles): dimension 0 divides the positions, dimension 1 the elements that one position means.
 ## Invariants  No atomics on x: the last one wins, or the sum is NumPy's to the bit. Barriers are uniform.

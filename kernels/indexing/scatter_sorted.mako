@@ -5,14 +5,15 @@
 ##             value. Of a longer segment each chunk adds up its part: two parts for each chunk, of the segment that
 ##             began before, and of the one that goes on. _join: the chunk in which a longer segment begins adds up its
 ##             parts; those of many parts are added up by the work-group, those of few by a work-item.
-## Operands    keys[count]: the sorted positions, in units of `unit` elements of x; order[count]: numbers of their
+## Operands    keys[count]: the sorted positions, in units of `unit` elements of x; those that are -1 come last, and
+##             nothing is written there (if is_checked); order[count]: numbers of their
 ##             values, equal positions in the order of the values; x and y as in kernels/indexing/scatter_simt.mako.
 ## NDRange     Any size; a loop with it as stride. _join: (blocks of chunks * group, tiles of elements).
 ## Workspace   found[chunks]: the position whose segment begins there and is longer, -1 if there is none;
 ##             parts[2 * chunks][elements].
 ## Invariants  Sums of short segments are NumPy's to the bit. The order of additions is fixed.
-<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, group, block, few_parts,
-             width"/>\
+<%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, is_checked, group, block,
+             few_parts, width"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%namespace name="runs" file="/indexing/value_runs.mako"/>\
 <% ahead = 4 %>\
@@ -39,13 +40,28 @@ __kernel void ${name}_last(__global const ${index} *restrict keys, __global cons
         const ${index} k = n / p.elements;
         const ${index} e = n - k * p.elements;
         const ${index} key = keys[k];
-        if (k + 1 < p.count && keys[k + 1] == key)
+        if (${"key < 0 || " if is_checked else ""}(k + 1 < p.count && keys[k + 1] == key))
             continue;
         ${places()}
         x[to + key * p.unit] = y[from + ${runs.at("order[k]")}];
     }
 }
 % else:
+/* How many positions there are before those that are -1. */
+static ${index} ${name}_valid(__global const ${index} *keys, const ${index} count)
+{
+    ${index} low = 0;
+    ${index} high = count;
+    while (low < high) {
+        const ${index} middle = low + (high - low) / 2;
+        if (keys[middle] < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
 /* Whether the segment of number k, which began before it, has more than ${chunk} values. */
 static int ${name}_is_long(__global const ${index} *keys, const ${index} k, const ${index} count)
 {
@@ -65,7 +81,7 @@ __kernel void ${name}_sum(__global const ${index} *restrict keys, __global const
     __global const ${ctype} *restrict y, const long y_at, __global ${ctype} *restrict x, const long x_at,
     __global ${index} *restrict found, __global ${ctype} *restrict parts, const ${name}_plan p)
 {
-    const ${index} count = p.count;
+    const ${index} count = ${f"{name}_valid(keys, p.count)" if is_checked else "p.count"};
     const ${index} chunks = (count + ${chunk - 1}) / ${chunk};
     const ${index} size = chunks * p.elements;
     x += x_at;
@@ -136,7 +152,8 @@ __kernel void ${name}_join(__global const ${index} *restrict keys, __global ${ct
     __local ${index} long_segments[${block}];
     __local ${ctype} sums[${group}];
     const int item = get_local_id(0);
-    const ${index} chunks = (p.count + ${chunk - 1}) / ${chunk};
+    const ${index} count = ${f"{name}_valid(keys, p.count)" if is_checked else "p.count"};
+    const ${index} chunks = (count + ${chunk - 1}) / ${chunk};
     const ${index} block = get_group_id(0) * ${block};
     x += x_at;
     for (${index} tile = get_group_id(1) * ${width}; tile < p.elements; tile += get_num_groups(1) * ${width}) {

@@ -17,7 +17,10 @@ __global const ${unit} *mask, const long mask_at, const long size, __global cons
 % if output_mode in ("select", "expand"):
     __global const ${element} *x, const long x_at, const long x_step,
 % endif
-% if output_mode == "expand":
+% if output_mode == "assign":
+    __global ${element} *x, const long x_at, const long x_step, __global const ${element} *y, const long y_at,
+    const long y_step
+% elif output_mode == "expand":
     __global const ${element} *y, const long y_at, const long y_step, __global ${element} *o
 % elif output_mode == "select":
     __global ${element} *o
@@ -29,10 +32,10 @@ __global const ${unit} *mask, const long mask_at, const long size, __global cons
 ## Moves the pointers to the first elements.
 <%def name="begin(output_mode)">
     mask += mask_at;
-% if output_mode in ("select", "expand"):
+% if output_mode in ("select", "expand", "assign"):
     x += x_at;
 % endif
-% if output_mode == "expand":
+% if output_mode in ("expand", "assign"):
     y += y_at;
 % endif
 </%def>

@@ -2,7 +2,8 @@
 ##             adds up the counts of the chunks before its own: so many hits precede its first one.
 ## Operands    mask[size], contiguous, elements of type `unit`, nonzero if `bits` of it are. output_mode says what is
 ##             written for each hit: "coords" its index along each dimension, "flat" its flat index, "select" the
-##             element of x; "expand": all of x, with the next element of y at each hit.
+##             element of x; "expand": all of x, with the next element of y at each hit; "assign": the
+##             next element of y, in x itself.
 ## NDRange     (work-items): each takes one chunk; chunks are an even partition of the elements.
 ## Workspace   counts[chunks].
 ## Invariants  What a work-item writes past its own results, another hit of its own overwrites: it never writes to those
@@ -67,6 +68,8 @@ void ${name}(${common.parameters(output_mode, unit, element, dims)})
     long i = partition_begin(size, 1, part, parts);
 % if output_mode == "expand":
     ${expand()}
+% elif output_mode == "assign":
+    ${assign()}
 % elif output_mode == "select":
     const int is_rare = counts[part] * 512 < last - i;
     ${compact("last", "o", "x[({at}) * x_step]")}
@@ -132,6 +135,21 @@ void ${name}(${common.parameters(output_mode, unit, element, dims)})
                 o${d}[h] = place;
         }
     % endfor
+    }
+</%def>\
+## Puts the next element of y at each hit in x. Elements that are no hits are not written.
+<%def name="assign()">
+    while (i < last) {
+        const long stop = min(last, i + ${BLOCK});
+        if (stop - i == ${BLOCK} && !some_lane((${block()}) != (${unit}16)(0))) {
+            i = stop;
+            continue;
+        }
+        for (; i < stop; ++i)
+            if (${is_hit("i")}) {
+                x[i * x_step] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
+                ++k;
+            }
     }
 </%def>\
 ## Copies x, with the next element of y at each hit. A block without hits is copied as vectors.

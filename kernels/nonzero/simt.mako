@@ -82,6 +82,8 @@ void ${name}(${common.parameters(output_mode, unit, element, dims)})
 <%def name="store()">
 % if output_mode == "expand":
                 o[i] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
+% elif output_mode == "assign":
+                x[i * x_step] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
 % elif output_mode == "select":
                 o[k] = x[i * x_step];
 % elif output_mode == "flat":

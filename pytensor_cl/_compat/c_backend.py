@@ -10,10 +10,10 @@ from pytensor import config
 from pytensor.compile import executor
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
-from pytensor.compile.mode import Mode
+from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.rewriting.db import RewriteDatabase, RewriteDatabaseQuery
 from pytensor.link import vm
 from pytensor.link.c.basic import _CThunk
 from pytensor.link.vm import VMLinker
@@ -57,6 +57,16 @@ def explain_call_errors(explain: Callable[[BaseException, Sequence[tuple[Any, An
     _CThunk.find_task = find_failed
 
 
+def _is_registered(name: str, database: RewriteDatabase) -> bool:
+    """Return whether a rewrite is in a database.
+
+    A query for the name of a rewrite that a package has not registered yet, such as ``pytensor.sparse``, leaves an
+    empty entry in the database. The package can no longer be imported then.
+    """
+    nested = (entry for entries in database.__db__.values() for entry in entries if isinstance(entry, RewriteDatabase))
+    return name in database._names or any(_is_registered(name, entry) for entry in nested)
+
+
 def compile_with_c(
     graph: FunctionGraph,
     mode: Any,
@@ -76,7 +86,7 @@ def compile_with_c(
     """
     query = mode.provided_optimizer
     if isinstance(query, RewriteDatabaseQuery):
-        query = query.excluding("opencl", *excluded)
+        query = query.excluding("opencl", *(name for name in excluded if _is_registered(name, optdb)))
     copied = graph.clone()
     try:
         with warnings.catch_warnings():

@@ -24,7 +24,7 @@ Operand = Union["Value", Number]
 
 _MASK_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
-_VECTOR_FAMILIES = {
+VECTOR_FAMILIES = {
     **{(name, dtype): "trigonometric" for name in ("cos", "sin", "tan") for dtype in ("float32", "float64")},
     **{(name, dtype): "log" for name in ("log", "log10", "log2") for dtype in ("float32", "float64")},
     **{(name, dtype): "log1p" for name in ("acosh", "asinh", "atanh", "log1p") for dtype in ("float32", "float64")},
@@ -191,7 +191,7 @@ class Value:
 
     def call(self, function: str, *others: Operand) -> "Value":
         """Apply an OpenCL built-in that keeps the type, or what replaces it for vectors."""
-        family = _VECTOR_FAMILIES.get((function, self.dtype))
+        family = VECTOR_FAMILIES.get((function, self.dtype))
         own = self.call_library(family, function, *others) if family else None
         return own if own and self.emitter.count > 1 else self._apply(function, *others)
 

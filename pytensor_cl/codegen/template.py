@@ -18,12 +18,14 @@ class KernelSource(NamedTuple):
     """OpenCL C text of one or several kernels.
 
     `name`: unique to the text; the kernels in it are called `name` or ``name_<suffix>``; `source`: the kernels;
-    `preambles`: functions that must precede the kernels; a program holds each text once.
+    `preambles`: functions that must precede the kernels; a program holds each text once; `options`: build options, for
+    kernels in a program of their own; None: the kernels may share a program with others.
     """
 
     name: str
     source: str
     preambles: tuple[str, ...] = ()
+    options: tuple[str, ...] | None = None
 
 
 @cache

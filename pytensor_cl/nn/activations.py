@@ -12,6 +12,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor import special
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_axis, as_floats, as_number
 from pytensor_cl.nn.composed import cast, composed
@@ -36,7 +37,7 @@ def _gated(x: Any, low: float, high: float, gate: Callable[[Any], Any]) -> Any:
     return pt.switch(x > upper, x, inside * gate(inside))
 
 
-def relu(x: Any, alpha: Any = 0) -> Variable:
+def relu(x: Any, alpha: Any = 0) -> TensorVariable:
     """Return x where it is positive, else alpha times x.
 
     Parameters
@@ -65,7 +66,7 @@ def _leaky_relu(x: Any, alpha: Any) -> Any:
     return pt.switch(x <= 0, alpha * x, x)
 
 
-def leaky_relu(input: Any, negative_slope: Any = 0.01) -> Variable:
+def leaky_relu(input: Any, negative_slope: Any = 0.01) -> TensorVariable:
     """Return ``relu(input, negative_slope)``.
 
     Raises
@@ -76,7 +77,7 @@ def leaky_relu(input: Any, negative_slope: Any = 0.01) -> Variable:
     return relu(input, negative_slope)
 
 
-def elu(x: Any, alpha: Any = 1) -> Variable:
+def elu(x: Any, alpha: Any = 1) -> TensorVariable:
     """Return x where it is positive, else alpha (exp(x) - 1) (Clevert et al., 2016).
 
     Parameters
@@ -100,7 +101,7 @@ def _elu(x: Any, alpha: Any) -> Any:
     return pt.switch(x > 0, x, alpha * pt.expm1(pt.minimum(x, 0)))
 
 
-def selu(x: Any) -> Variable:
+def selu(x: Any) -> TensorVariable:
     """Return 1.0507 elu(x, 1.6733), which normalises itself (Klambauer et al., 2017).
 
     Raises
@@ -116,7 +117,7 @@ def _selu(x: Any) -> Any:
     return as_number(SELU_SCALE, x) * _elu(x, as_number(SELU_ALPHA, x))
 
 
-def softplus(x: Any) -> Variable:
+def softplus(x: Any) -> TensorVariable:
     """Return log(1 + exp(x)), without a threshold above which it would be x.
 
     Raises
@@ -127,7 +128,7 @@ def softplus(x: Any) -> Variable:
     return composed(pt.softplus, as_floats(x, "softplus: x"))
 
 
-def sigmoid(x: Any) -> Variable:
+def sigmoid(x: Any) -> TensorVariable:
     """Return 1 / (1 + exp(-x)).
 
     Raises
@@ -138,7 +139,7 @@ def sigmoid(x: Any) -> Variable:
     return composed(pt.sigmoid, as_floats(x, "sigmoid: x"))
 
 
-def hard_sigmoid(x: Any) -> Variable:
+def hard_sigmoid(x: Any) -> TensorVariable:
     """Return 0.2 x + 0.5 within 0 and 1, as Theano and Keras 1; the slope of torch's ``hardsigmoid`` is 1/6.
 
     Raises
@@ -153,7 +154,7 @@ def _hard_sigmoid(x: Any) -> Any:
     return pt.clip(as_number(0.2, x) * x + as_number(0.5, x), as_number(0, x), as_number(1, x))
 
 
-def softsign(x: Any) -> Variable:
+def softsign(x: Any) -> TensorVariable:
     """Return x / (1 + abs(x)).
 
     Raises
@@ -170,7 +171,7 @@ def _softsign(x: Any) -> Any:
     return x / (1 + pt.abs(x))
 
 
-def silu(x: Any) -> Variable:
+def silu(x: Any) -> TensorVariable:
     """Return x sigmoid(x), also known as swish (Elfwing et al., 2018).
 
     Raises
@@ -185,7 +186,7 @@ def _silu(x: Any) -> Any:
     return _gated(x, SILU_LOW, SILU_HIGH, pt.sigmoid)
 
 
-def hardswish(x: Any) -> Variable:
+def hardswish(x: Any) -> TensorVariable:
     """Return x times (x + 3) / 6 within 0 and 1 (Howard et al., 2019).
 
     Raises
@@ -200,7 +201,7 @@ def _hardswish(x: Any) -> Any:
     return _gated(x, -3.0, 3.0, lambda inside: (inside + 3) / 6)
 
 
-def gelu(input: Any, approximate: str = "none") -> Variable:
+def gelu(input: Any, approximate: str = "none") -> TensorVariable:
     """Return x times the distribution function of the normal distribution at x (Hendrycks and Gimpel, 2016).
 
     Parameters
@@ -243,7 +244,7 @@ def _tanh_gate(x: Any) -> Any:
     return pt.sigmoid(2 * z)
 
 
-def softmax(x: Any, axis: int = -1) -> Variable:
+def softmax(x: Any, axis: int = -1) -> TensorVariable:
     """Return exp(x) divided by its sum along an axis.
 
     Parameters
@@ -264,7 +265,7 @@ def softmax(x: Any, axis: int = -1) -> Variable:
     return _along(special.softmax, x, as_axis(axis, x.type.ndim, "softmax"))
 
 
-def log_softmax(x: Any, axis: int = -1) -> Variable:
+def log_softmax(x: Any, axis: int = -1) -> TensorVariable:
     """Return the logarithm of ``softmax(x, axis)`` without computing the quotient.
 
     Raises

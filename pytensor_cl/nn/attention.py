@@ -13,6 +13,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.scalar.basic import upcast
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.variable import RandomGeneratorVariable
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.marker import Marker
@@ -678,7 +679,7 @@ def _with_key_mask(attn_mask: Any, key_mask: Any) -> Variable | None:
     return mask & keys if mask.type.dtype == "bool" else pt.switch(keys, mask, -np.inf).astype(mask.type.dtype)
 
 
-def rotary(input: Any, positions: Any = None, base: float = 10000.0, interleaved: bool = False) -> Variable:
+def rotary(input: Any, positions: Any = None, base: float = 10000.0, interleaved: bool = False) -> TensorVariable:
     """Return rotary position embeddings: pairs of features turned by angles that grow with the position.
 
     Parameters

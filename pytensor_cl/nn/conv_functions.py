@@ -1,13 +1,14 @@
 """Convolutions and transposed convolutions, with the names and the argument order of Theano's ``conv2d``."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pytensor.graph.basic import Variable
 from pytensor.scalar import upcast
 from pytensor.tensor import cast
 from pytensor.tensor.type import discrete_dtypes, integer_dtypes, uint_dtypes
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.conv import Conv, ConvGradInput
 from pytensor_cl.nn.conv_host import Geometry
@@ -169,14 +170,52 @@ NotImplementedError
 """
 
 
-def _documented(function: Any, ndim: int, name: str, text: str) -> Any:
+class Convolution(Protocol):
+    """Type of ``conv1d``, ``conv2d`` and ``conv3d``."""
+
+    def __call__(
+        self,
+        input: Any,
+        filters: Any,
+        input_shape: Sequence[int | None] | None = None,
+        filter_shape: Sequence[int | None] | None = None,
+        border_mode: Any = "valid",
+        subsample: int | Sequence[int] = 1,
+        filter_flip: bool = True,
+        filter_dilation: int | Sequence[int] = 1,
+        num_groups: int = 1,
+    ) -> TensorVariable:
+        """Return the convolution of a batch."""
+
+
+class TransposedConvolution(Protocol):
+    """Type of ``conv1d_transpose``, ``conv2d_transpose`` and ``conv3d_transpose``."""
+
+    def __call__(  # noqa: PLR0913 - as many as Theano has
+        self,
+        input: Any,
+        filters: Any,
+        output_shape: Any = None,
+        filter_shape: Sequence[int | None] | None = None,
+        border_mode: Any = "valid",
+        input_dilation: int | Sequence[int] = 1,
+        filter_flip: bool = True,
+        filter_dilation: int | Sequence[int] = 1,
+        num_groups: int = 1,
+        *,
+        output_padding: int | Sequence[int] = 0,
+    ) -> TensorVariable:
+        """Return the transposed convolution of a batch."""
+
+
+def _documented[F](function: F, ndim: int, name: str, text: str) -> F:
     dims = ", ".join(("depth", "height", "width")[-ndim:]) if ndim > 1 else "length"
-    function.__name__ = function.__qualname__ = name
+    function.__name__ = function.__qualname__ = name  # type: ignore[attr-defined]
     function.__doc__ = text.format(ndim=ndim, s="s" * (ndim > 1), dims=dims, count=ndim + 2)
     return function
 
 
-def _make_conv(ndim: int) -> Any:
+def _make_conv(ndim: int) -> Convolution:
     name = f"conv{ndim}d"
 
     def conv(
@@ -190,7 +229,7 @@ def _make_conv(ndim: int) -> Any:
         filter_dilation: int | Sequence[int] = 1,
         num_groups: int = 1,
         **others: Any,
-    ) -> Variable:
+    ) -> TensorVariable:
         _refuse(name, others)
         x, w = _operands(name, ndim, input, filters, input_shape, filter_shape)
         g = _parameters(ndim, subsample, filter_dilation, num_groups, border_mode, filter_flip)
@@ -205,7 +244,7 @@ def _make_conv(ndim: int) -> Any:
     return _documented(conv, ndim, name, _DOC)
 
 
-def _make_transposed(ndim: int) -> Any:
+def _make_transposed(ndim: int) -> TransposedConvolution:
     name = f"conv{ndim}d_transpose"
 
     def conv_transpose(  # noqa: PLR0913 - as many as Theano has
@@ -221,7 +260,7 @@ def _make_transposed(ndim: int) -> Any:
         *,
         output_padding: int | Sequence[int] = 0,
         **others: Any,
-    ) -> Variable:
+    ) -> TensorVariable:
         _refuse(name, others)
         x, w = _operands(name, ndim, input, filters, None, filter_shape)
         g = _parameters(ndim, input_dilation, filter_dilation, num_groups, border_mode, filter_flip, "input_dilation")

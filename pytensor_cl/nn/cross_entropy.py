@@ -11,6 +11,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.special import log_softmax, softmax
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_axis, as_floats, as_number, one_shape, working
 from pytensor_cl.nn.composed import cast
@@ -358,7 +359,7 @@ def softmax_cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
     axis: int = 1,
-) -> Variable:
+) -> TensorVariable:
     """Return the cross entropy of the softmax of logits with labels or probabilities.
 
     Parameters
@@ -428,7 +429,7 @@ def nll(
     ignore_index: int = IGNORED,
     reduction: str = "mean",
     axis: int = 1,
-) -> Variable:
+) -> TensorVariable:
     """Return the negative log-likelihood of labels or probabilities, for logarithms of probabilities.
 
     ``nll(log_softmax(x, axis), target)`` is ``softmax_cross_entropy(x, target)``, which takes one kernel instead of

@@ -106,7 +106,8 @@ def _is_length_of(length: Variable | None, variable: Variable, axis: int) -> boo
         return False
     length = _without_casts(length)
     if isinstance(length, Constant):
-        return variable.type.shape[axis] == int(np.asarray(length.data).reshape(()))
+        is_equal: bool = variable.type.shape[axis] == int(np.asarray(length.data).reshape(()))
+        return is_equal
     return any(equal_computations([length], [_without_casts(form)]) for form in _lengths(variable, axis))
 
 

@@ -17,6 +17,7 @@ from pytensor.tensor.random.op import RandomVariable, RNGConsumerOp
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.utils import custom_rng_deepcopy
 from pytensor.tensor.type import TensorType, float_dtypes, integer_dtypes
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.marker import Marker
@@ -202,7 +203,7 @@ def check_rng(rng: Any, function: str) -> Variable:
 
 def dropout(
     input: Any, p: Any = 0.5, rng: Any = None, *, shared_axes: int | Sequence[int] = ()
-) -> tuple[Variable, Variable]:
+) -> tuple[TensorVariable, TensorVariable]:
     """Set random elements to zero, and divide the others by ``1 - p``.
 
     The graph is that of training; `inference` removes dropout from it. Each call of a compiled function draws a new

@@ -7,13 +7,14 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_variable
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Variable:
+def linear(input: Any, weight: Any, bias: Any = None) -> TensorVariable:
     """Return ``input @ weight.T + bias``.
 
     Parameters
@@ -97,7 +98,7 @@ class Embedding(Marker):
         return [pt.zeros_like(weight)[indices].inc(slopes), disconnected_type()]
 
 
-def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Variable:
+def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> TensorVariable:
     """Return rows of a matrix by their numbers.
 
     Parameters

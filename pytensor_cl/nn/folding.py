@@ -86,7 +86,8 @@ def _is_producer(node: Apply | None) -> bool:
         return False
     op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     if isinstance(op, Dot):
-        return node.inputs[1].type.ndim >= 2 and node.outputs[0].type.ndim >= 2
+        result: bool = node.inputs[1].type.ndim >= 2 and node.outputs[0].type.ndim >= 2
+        return result
     return isinstance(node.op, Conv | ConvGradInput)
 
 

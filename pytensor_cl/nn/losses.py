@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Variable
 from pytensor.tensor.special import Softmax
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_floats, as_number, one_shape, reduced, working
 from pytensor_cl.nn.composed import cast, composed
@@ -76,7 +77,7 @@ def _check_reduction(reduction: Any, name: str) -> None:
         raise ValueError(f"{name}: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
 
 
-def binary_crossentropy(output: Any, target: Any) -> Variable:
+def binary_crossentropy(output: Any, target: Any) -> TensorVariable:
     """Return the cross entropy of probabilities with targets, for each element.
 
     Parameters
@@ -103,7 +104,7 @@ def binary_crossentropy(output: Any, target: Any) -> Variable:
     return cast(losses, dtype)
 
 
-def sigmoid_binary_crossentropy(output: Any, target: Any) -> Variable:
+def sigmoid_binary_crossentropy(output: Any, target: Any) -> TensorVariable:
     """Return ``binary_crossentropy(sigmoid(output), target)`` for each element, which is right for large `output` too.
 
     Raises
@@ -117,7 +118,7 @@ def sigmoid_binary_crossentropy(output: Any, target: Any) -> Variable:
 
 def binary_crossentropy_with_logits(
     input: Any, target: Any, *, weight: Any = None, pos_weight: Any = None, reduction: str = "mean"
-) -> Variable:
+) -> TensorVariable:
     """Return the cross entropy of the sigmoid of logits with targets.
 
     Parameters
@@ -171,7 +172,7 @@ def _weight(value: Any, like: Any, name: str) -> Any:
     return cast(weight, like.type.dtype)
 
 
-def categorical_crossentropy(coding_dist: Any, true_dist: Any) -> Variable:
+def categorical_crossentropy(coding_dist: Any, true_dist: Any) -> TensorVariable:
     """Return the cross entropy of rows of probabilities with labels or with other probabilities, for each row.
 
     The softmax of logits along the last axis is recognised: the result is that of `softmax_cross_entropy`, which is
@@ -205,7 +206,7 @@ def categorical_crossentropy(coding_dist: Any, true_dist: Any) -> Variable:
     return cast(nll(logs, other, reduction="none", axis=-1), dtype)
 
 
-def confusion_matrix(actual: Any, pred: Any) -> tuple[Variable, Variable]:
+def confusion_matrix(actual: Any, pred: Any) -> tuple[TensorVariable, TensorVariable]:
     """Return how often each label was taken for each other one.
 
     Parameters
@@ -239,7 +240,7 @@ def confusion_matrix(actual: Any, pred: Any) -> tuple[Variable, Variable]:
     return pt.dot(found[0].T, found[1]), order
 
 
-def huber(input: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean") -> Variable:
+def huber(input: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean") -> TensorVariable:
     """Return half the squared difference where it is below delta, else a line that continues it (Huber, 1964).
 
     Parameters

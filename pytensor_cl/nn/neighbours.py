@@ -1,11 +1,12 @@
 """Neighbourhoods of images as rows of a matrix, and images of such rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.nn.resampling import MakeTable, Table, WeightedTake, tables_of, transpose, transposed_tables
@@ -14,7 +15,11 @@ from pytensor_cl.nn.windows import as_variable
 MAX_PLANE_ENTRIES = 1 << 20
 """The most entries of a table for both axes at once, 4 MB: larger images are taken along one axis after the other."""
 MODES = ("valid", "half", "full", "ignore_borders", "wrap_centered")
-_BEFORE = {"half": lambda k: k // 2, "full": lambda k: k - 1, "wrap_centered": lambda k: k // 2}
+_BEFORE: dict[str, Callable[[int], int]] = {
+    "half": lambda k: k // 2,
+    "full": lambda k: k - 1,
+    "wrap_centered": lambda k: k // 2,
+}
 """By the mode: how far the first neighbourhood begins before the image."""
 
 
@@ -38,7 +43,7 @@ def neighbours_table(mode: str, n: int, k: int, step: int) -> Table:
 
     Raises `ValueError`: the lengths do not fit together.
     """
-    before = _BEFORE.get(mode, lambda k: 0)(k)
+    before = _BEFORE[mode](k) if mode in _BEFORE else 0
     room = n + (0 if mode == "wrap_centered" else 2 * before) - k
     _check_lengths(mode, n, k, step, room)
     count = ceil_div(n, step) if mode == "wrap_centered" else max(0, room // step + 1)
@@ -108,7 +113,7 @@ def _results(index: Variable) -> Any:
     return index.shape[1] if index.type.shape[1] is None else index.type.shape[1]
 
 
-def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = "valid") -> Variable:
+def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = "valid") -> TensorVariable:
     """Return the neighbourhoods of the pixels of images as the rows of a matrix.
 
     The function of ``theano.tensor.nnet.neighbours``, with a gradient for every step.
@@ -170,7 +175,7 @@ def images2neibs(ten4: Any, neib_shape: Any, neib_step: Any = None, mode: str = 
 
 def neibs2images(
     neibs: Any, neib_shape: Any, original_shape: Any, mode: str = "valid", neib_step: Any = None
-) -> Variable:
+) -> TensorVariable:
     """Return images of the neighbourhoods that `images2neibs` makes of them.
 
     Pixels that are in several neighbourhoods are added up, as ``torch.nn.functional.fold`` does; those in none are

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pytensor.graph.basic import Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import upcast
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.batch_normalization import (
@@ -183,7 +184,7 @@ def batch_normalization_train(
     running_average_factor: Any = 0.1,
     running_mean: Any = None,
     running_var: Any = None,
-) -> tuple[Variable, ...]:
+) -> tuple[TensorVariable, ...]:
     """Normalise a batch by its own mean and variance: ``(x - mean) / sqrt(var + epsilon) * gamma + beta``.
 
     The variance is the biased one, the mean of squared differences from the mean. The function is that of Theano and
@@ -266,7 +267,7 @@ def batch_normalization_test(
     var: Any,
     axes: Any = "per-activation",
     epsilon: float = 1e-4,
-) -> Variable:
+) -> TensorVariable:
     """Normalise by given statistics: ``(x - mean) / sqrt(var + epsilon) * gamma + beta``.
 
     The function is that of Theano, for predictions with running statistics. `nn.inference` puts it in the place of
@@ -298,7 +299,7 @@ def batch_normalization_test(
     return op(batch.x, *batch.aligned("mean", "var", "gamma", "beta"))
 
 
-def batch_normalization(inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any) -> Variable:
+def batch_normalization(inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any) -> TensorVariable:
     """Return ``(inputs - mean) * (gamma / std) + beta``, as Theano's function of this name.
 
     The arguments are broadcast as by NumPy, so parameters for the channels of images have shape (1, C, 1, 1). Nothing
@@ -357,7 +358,7 @@ def _over_trailing(value: Any, function: str, name: str, x: Variable, axes: Sequ
 
 def layer_norm(
     input: Any, normalized_shape: Any = None, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Variable:
+) -> TensorVariable:
     """Normalise the last axes: ``(x - mean) / sqrt(var + eps) * weight + bias``, as torch's function of this name.
 
     Parameters
@@ -392,7 +393,7 @@ def layer_norm(
     return _normalized(x, axes, parameters, epsilon)
 
 
-def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: float | None = None) -> Variable:
+def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: float | None = None) -> TensorVariable:
     """Divide the last axes by their root mean square: ``x / sqrt(mean(x**2) + eps) * weight``, as torch's function.
 
     Parameters
@@ -440,7 +441,7 @@ def _per_channel(value: Any, function: str, name: str, x: Variable) -> Variable 
     return _with_lengths(parameter, function, name, (1,), x)
 
 
-def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Variable:
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> TensorVariable:
     """Normalise each group of channels of each sample, as torch's function of this name.
 
     Parameters
@@ -491,7 +492,7 @@ def _length(x: Variable, axes: Sequence[int]) -> Any:
     return prod((x.shape[a] for a in axes), start=pt.constant(1, dtype="int64")) if None in known else prod(known)
 
 
-def instance_norm(input: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Variable:
+def instance_norm(input: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> TensorVariable:
     """Normalise each channel of each sample over its dimensions, as torch's function of this name without statistics.
 
     Parameters
@@ -525,7 +526,7 @@ def instance_norm(input: Any, *, weight: Any = None, bias: Any = None, eps: floa
 
 def local_response_normalization(
     input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, divide: bool = True
-) -> Variable:
+) -> TensorVariable:
     """Divide by a power of the sum of squares over neighbouring channels, for networks of the years before 2015.
 
     ``x / (k + alpha / size * sum(x**2)) ** beta``, where the sum is over `size` channels around each one; channels

@@ -1,6 +1,7 @@
 """Recognises normalisation that a user has spelled out, for `recognise`."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -103,7 +104,7 @@ def _reciprocal_radicand(factor: Variable) -> Variable | None:
     return power[0] if power and _number(power[1]) == -0.5 else None
 
 
-def _normalized(values: Variable, divisor: Variable, inner: Callable) -> Variable | None:
+def _normalized(values: Variable, divisor: Variable, inner: Callable[[Variable], Any]) -> Variable | None:
     """Return normalised values as a marker, if `inner` of the divisor is their mean square with an epsilon."""
     divisor, added = _unexpanded(divisor)
     radicand = inner(divisor)

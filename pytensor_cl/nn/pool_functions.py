@@ -1,13 +1,14 @@
 """Pooling, with the names and the argument order of Theano's ``pool_2d``, and adaptive and global pooling."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, Protocol, overload
 
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor import cast
 from pytensor.tensor.type import discrete_dtypes, uint_dtypes
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn import pool as pool_ops
 from pytensor_cl.nn.pool import MaxPool, MaxPoolIndices, SumPool
@@ -91,7 +92,41 @@ ValueError
 """
 
 
-def _make_pool(ndim: int) -> Any:
+class Pooling(Protocol):
+    """Type of ``pool_1d``, ``pool_2d`` and ``pool_3d``."""
+
+    @overload
+    def __call__(
+        self,
+        input: Any,
+        ws: int | Sequence[int],
+        ignore_border: bool = True,
+        stride: int | Sequence[int] | None = None,
+        pad: Any = 0,
+        mode: str = "max",
+        *,
+        dilation: int | Sequence[int] = 1,
+        return_indices: Literal[False] = False,
+    ) -> TensorVariable:
+        """Return the windows' results."""
+
+    @overload
+    def __call__(
+        self,
+        input: Any,
+        ws: int | Sequence[int],
+        ignore_border: bool = True,
+        stride: int | Sequence[int] | None = None,
+        pad: Any = 0,
+        mode: str = "max",
+        *,
+        dilation: int | Sequence[int] = 1,
+        return_indices: Literal[True],
+    ) -> list[TensorVariable]:
+        """Return the windows' largest elements, and their positions."""
+
+
+def _make_pool(ndim: int) -> Pooling:
     name = f"pool_{ndim}d"
 
     def pool(
@@ -105,7 +140,7 @@ def _make_pool(ndim: int) -> Any:
         dilation: int | Sequence[int] = 1,
         return_indices: bool = False,
         **others: Any,
-    ) -> Variable | list[Variable]:
+    ) -> Any:
         refuse_keywords(name, others, _ELSEWHERE)
         x = as_variable(input, f"{name}: input")
         extents = as_ints(ws, ndim, f"{name}: ws")
@@ -134,7 +169,7 @@ def _make_pool(ndim: int) -> Any:
 pool_1d, pool_2d, pool_3d = map(_make_pool, (1, 2, 3))
 
 
-def adaptive_pool(input: Any, output_size: int | Sequence[int | None], mode: str = "max") -> Variable:
+def adaptive_pool(input: Any, output_size: int | Sequence[int | None], mode: str = "max") -> TensorVariable:
     """Pool so that the result has given lengths: window i of m has the elements floor(i n / m) to ceil((i + 1) n / m).
 
     Parameters
@@ -191,7 +226,7 @@ def adaptive_pool(input: Any, output_size: int | Sequence[int | None], mode: str
     return y.dimshuffle([order.index(d) for d in range(x.type.ndim)])
 
 
-def global_pool(input: Any, mode: str = "average_exc_pad") -> Variable:
+def global_pool(input: Any, mode: str = "average_exc_pad") -> TensorVariable:
     """Pool all of each channel.
 
     Parameters

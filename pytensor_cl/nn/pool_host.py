@@ -32,7 +32,8 @@ class Sliding(NamedTuple):
         w = self.windows[d]
         taps = (np.arange(count) * w.stride - w.before)[:, None] + np.arange(w.extent) * w.dilation
         low, high = (-w.before, length + w.after) if inc_pad else (0, length)
-        return ((taps >= low) & (taps < high)).sum(1)
+        result: np.ndarray = ((taps >= low) & (taps < high)).sum(1)
+        return result
 
 
 PLAIN = {"extent": None, "stride": None, "dilation": 1, "before": 0, "after": 0}

@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.arguments import as_floats
 from pytensor_cl.nn.recurrent_loop import GRULoop, LSTMLoop, RecurrentLoop, ReluLoop, TanhLoop, loop_of, masked, split
@@ -289,7 +290,7 @@ def rnn(
     nonlinearity: str = "tanh",
     lengths: Any = None,
     go_backwards: bool = False,
-) -> tuple[Variable, Variable]:
+) -> tuple[TensorVariable, TensorVariable]:
     """Elman layer: h' = tanh(W_ih x + b_ih + W_hh h + b_hh).
 
     T is the number of steps, N that of rows of a batch, I and H are the lengths of an input and of a state.
@@ -343,7 +344,7 @@ def gru(
     reset_after: bool = True,
     lengths: Any = None,
     go_backwards: bool = False,
-) -> tuple[Variable, Variable]:
+) -> tuple[TensorVariable, TensorVariable]:
     """Layer of gated recurrent units.
 
     With a = W_ih x + b_ih, p = W_hh h + b_hh and three parts of each, in the order r z n::
@@ -399,7 +400,7 @@ def lstm(
     *,
     lengths: Any = None,
     go_backwards: bool = False,
-) -> tuple[Variable, tuple[Variable, Variable]]:
+) -> tuple[TensorVariable, tuple[TensorVariable, TensorVariable]]:
     """Layer of long short-term memory.
 
     With a = W_ih x + b_ih + W_hh h + b_hh and four parts of it, in the order i f g o::
@@ -457,7 +458,7 @@ def bidirectional(
     *,
     lengths: Any = None,
     **options: Any,
-) -> tuple[Variable, tuple[State, State]]:
+) -> tuple[TensorVariable, tuple[State, State]]:
     """Two layers over the same input, one of which goes backwards.
 
     The products of the input with the weights of both are one product.

@@ -17,6 +17,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import vectorize_node_fallback
 from pytensor.tensor.type import TensorType, float_dtypes, integer_dtypes
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.nn.batches import shared_entry
 from pytensor_cl.nn.marker import Marker
@@ -206,7 +207,8 @@ def transposed_tables(index: Variable, weights: Sequence[Variable], length: Vari
     known = _constant(length)
     if known is not None and all(isinstance(v, Constant) for v in (index, *weights)):
         return [pt.constant(t) for t in transpose(index.data, known, *(w.data for w in weights))]
-    return TransposeTable().make_node(index, length, *weights).outputs
+    tables: list[Variable] = TransposeTable().make_node(index, length, *weights).outputs
+    return tables
 
 
 def _constant(length: Any) -> int | None:
@@ -221,7 +223,8 @@ def tables_of(op: MakeTable, *numbers: Any) -> list[Variable]:
     """Return tables: constants if all numbers are known."""
     known = [_constant(n) for n in numbers]
     if any(n is None for n in known):
-        return op.make_node(*numbers).outputs
+        tables: list[Variable] = op.make_node(*numbers).outputs
+        return tables
     made = op.function(*op.arguments, *known)
     return [pt.constant(table) for table in made if table is not None]
 
@@ -249,10 +252,12 @@ def _cubic_weights(t: np.ndarray) -> list[np.ndarray]:
     """Return the weights of four neighbours for positions t from 0 to 1 behind the second one (Keys 1981)."""
 
     def near(x: np.ndarray) -> np.ndarray:
-        return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+        result: np.ndarray = ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+        return result
 
     def far(x: np.ndarray) -> np.ndarray:
-        return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
+        result: np.ndarray = ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
+        return result
 
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
@@ -357,7 +362,7 @@ def _growth(length: Any, target: Any) -> float:
 
 def resize(
     input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False
-) -> Variable:
+) -> TensorVariable:
     """Resize images, or arrays of one or three dimensions, by interpolation.
 
     The results are those of ``torch.nn.functional.interpolate`` without antialiasing. Where images shrink by more than

@@ -10,6 +10,7 @@ from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.ops.names import Show, full_name, host_name, short_name
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
@@ -121,10 +122,23 @@ class GpuOp(Op):
         self.host = host
         self.context_name = context_name
 
-    def __str__(self) -> str:
-        text = str(self.host)
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        text = host_name(self.host, show)
         own = type(self).__name__
         return text if text.startswith(own) else f"Gpu{text}"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__str__ = GpuOp.__str__  # type: ignore[method-assign]  # PyTensor gives each class with __props__ its own
+
+    def __str__(self) -> str:
+        return short_name(self)
+
+    @property
+    def full_name(self) -> str:
+        """Name with all functions and parameters; ``str(op)`` is shorter."""
+        return full_name(self)
 
     def placement_of(self, index: int) -> str:
         """Return where input number `index` must be."""

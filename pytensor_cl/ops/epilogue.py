@@ -8,17 +8,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import ANY, GpuOp, Routine
-from pytensor_cl.ops.rowwise import shown
+from pytensor_cl.ops.names import Show, scalar_op_names
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
-
-
-def scalar_op_names(op: ps.ScalarOp) -> list[str]:
-    """Return the names of the scalar Ops that an Op consists of."""
-    if isinstance(op, ps.Composite):
-        return [name for n in op.fgraph.toposort() for name in scalar_op_names(n.op)]
-    return [str(op)]
 
 
 class SupportsEpilogue(GpuOp):
@@ -50,8 +43,9 @@ class GpuEpilogue(GpuOp):
         self.producer = producer
         self.function = function
 
-    def __str__(self) -> str:
-        return f"GpuEpilogue{{{self.producer}: {shown(scalar_op_names(self.function))}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuEpilogue{{{self.producer.named(show)}: {show(scalar_op_names(self.function))}}}"
 
     def placement_of(self, index: int) -> str:
         """Inputs keep the placements of the replaced nodes."""

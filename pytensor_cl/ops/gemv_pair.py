@@ -7,6 +7,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import ANY, GpuOp, Routine
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.rowwise import DROPPED, FULL, VALUE, step_names
 from pytensor_cl.routines.gemv.pair import GemvPair, PairFunction
 from pytensor_cl.runtime.context import Context
@@ -27,8 +28,9 @@ class GpuGemvPair(GpuOp):
         self.forms = tuple(forms)
         self.context_name = context_name
 
-    def __str__(self) -> str:
-        return f"GpuGemvPair{{{step_names(self.pair.function)}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuGemvPair{{{step_names(self.pair.function, show)}}}"
 
     def placement_of(self, index: int) -> str:
         """Inputs keep the placements of the replaced nodes."""

@@ -7,6 +7,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from pytensor_cl.ops.base import ANY, GpuOp, Routine
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.rowwise import DROPPED, VALUE, GpuRowwise, step_names
 from pytensor_cl.routines.grouped_rows.routine import GroupedRows, Groups, TableFunction
 from pytensor_cl.runtime.context import Context
@@ -38,10 +39,11 @@ class GpuGroupedRows(GpuOp):
         self.functions = functions
         self.context_name = context_name
 
-    def __str__(self) -> str:
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
         around = [f"{len(self.gathers)} gathered"] * bool(self.gathers)
         around += [f"{len(self.scatters)} scattered"] * bool(self.scatters)
-        return f"GpuGroupedRows{{{', '.join(around)}: {step_names(self.rows.function)}}}"
+        return f"GpuGroupedRows{{{', '.join(around)}: {step_names(self.rows.function, show)}}}"
 
     def placement_of(self, index: int) -> str:
         """Inputs keep the placements of the replaced nodes."""

@@ -12,8 +12,9 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.registry import NoKernel, register_lift
-from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.ops.transfer import names_of_nodes
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
@@ -98,20 +99,15 @@ class GpuLazyIfElse(GpuOp):
         self.graphs = tuple(graphs)
         self.is_compute = any(getattr(n.op, "is_compute", False) for graph in graphs for n in graph.apply_nodes)
 
-    def __str__(self) -> str:
-        return f"GpuLazyIfElse{{{' | '.join(map(_described, self.graphs))}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuLazyIfElse{{{' | '.join(show(names_of_nodes(graph, show)) for graph in self.graphs)}}}"
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the routine that runs one of the branches."""
         (link,) = _linkers
         is_array = [isinstance(v.type, TensorType) for v in node.inputs[1:]]
         return _Branches([link(graph) for graph in self.graphs], is_array)
-
-
-def _described(graph: FunctionGraph) -> str:
-    """Return the names of the nodes of a branch; host nodes are marked."""
-    ops = [n.op for n in graph.toposort() if not isinstance(n.op, GpuFromHost | HostFromGpu)]
-    return ", ".join(str(op) if isinstance(op, GpuOp) else f"{op} on the host" for op in ops) or "nothing"
 
 
 @register_lift(IfElseWithDeviceGraphs, numba_safe=False, every_dtype=True)

@@ -10,6 +10,7 @@ from pytensor.tensor.basic import Join, MakeVector, Split
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
 from pytensor_cl.ops.elemwise import GpuElemwise
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.routines import join
 from pytensor_cl.runtime.array import GpuArray
@@ -53,8 +54,9 @@ class GpuJoinedElemwise(GpuOp):
         super().__init__(elemwise.host, elemwise.context_name)
         self.elemwise, self.axis, self.parts = elemwise, axis, parts
 
-    def __str__(self) -> str:
-        return f"GpuJoined{{{self.elemwise}, axis={self.axis}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuJoined{{{self.elemwise.named(show)}, axis={self.axis}}}"
 
     def placement_of(self, index: int) -> str:
         """Arrays must be on the device; 0-d inputs may be host values."""

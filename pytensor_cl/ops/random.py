@@ -22,6 +22,7 @@ from pytensor.tensor.type_other import NoneTypeT
 
 from pytensor_cl.nn.dropout import MaskRV
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.random.counter import CounterDraw
 from pytensor_cl.routines.random.dirichlet import LEAST_SHAPE, DirichletDraw
@@ -112,7 +113,8 @@ class GpuRandomVariable(GpuOp):
         if inplace:
             self.destroy_map = {0: [0]}
 
-    def __str__(self) -> str:
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
         return f"GpuRandomVariable{{{self.host.name}{', inplace' if self.inplace else ''}}}"
 
     @cached_property

@@ -7,6 +7,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import ANY, GpuOp, Routine
+from pytensor_cl.ops.names import Show
 from pytensor_cl.routines.rowwise.program import Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.context import Context
@@ -26,20 +27,13 @@ GATHERED = "gathered"
 
 _WITHOUT_SHAPE = frozenset((VALUE, TABLE))  # forms whose shape is independent of the rows
 
-SHOWN = 8  # names in the text of an Op
-
 _NAMES = {"maximum": "max", "minimum": "min", "add": "sum", "mul": "prod", "and": "all", "or": "any"}
 
 
-def shown(names: Sequence[str]) -> str:
-    """Return the first names of a list, for the text of an Op."""
-    return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], "..."])
-
-
-def step_names(function: RowFunction) -> str:
+def step_names(function: RowFunction, show: Show) -> str:
     """Return the names of the steps of a row function, for the text of an Op."""
     steps = function.steps
-    return shown([_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in steps])
+    return show([_NAMES.get(s.operation, s.operation) if isinstance(s, Reduce) else s.name for s in steps])
 
 
 class GpuRowwise(GpuOp):
@@ -62,8 +56,9 @@ class GpuRowwise(GpuOp):
         self.context_name = context_name
         self.checks_data = TABLE in self.forms or GATHERED in self.forms
 
-    def __str__(self) -> str:
-        return f"GpuRowwise{{axes={self.axes}: {step_names(self.function)}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuRowwise{{axes={self.axes}: {step_names(self.function, show)}}}"
 
     def placement_of(self, index: int) -> str:
         """Arrays must be on the device; host values are the fused nodes' host values."""

@@ -24,8 +24,9 @@ from pytensor_cl.codegen import dtypes
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import NegativeStepsError
 from pytensor_cl.ops.base import DEVICE, HOST, CheckedRoutine, GpuOp, Routine, context_of
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.registry import NoKernel, register_lift
-from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
+from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu, names_of_nodes
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -137,10 +138,9 @@ class GpuScan(GpuOp):
         self.checks_data = any(getattr(n.op, "checks_data", False) for n in graph.apply_nodes)
         self.is_capturable = not host.info.as_while and self._repeats_launches
 
-    def __str__(self) -> str:
-        ops = [n.op for n in self.graph.toposort() if not isinstance(n.op, GpuFromHost | HostFromGpu)]
-        names = (str(op) if isinstance(op, GpuOp) else f"{op} on the host" for op in ops)
-        return f"GpuScan{{{', '.join(names) or 'nothing'}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuScan{{{show(names_of_nodes(self.graph, show))}}}"
 
     def with_last_first(self, last_first: tuple[int, ...]) -> "GpuScan":
         """Return the same loop, of which these results begin with the last step."""

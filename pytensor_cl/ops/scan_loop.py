@@ -13,6 +13,7 @@ from pytensor.tensor.exceptions import ShapeError
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine
+from pytensor_cl.ops.names import Show
 from pytensor_cl.ops.registry import NoKernel, register_batched_lift, register_lift
 from pytensor_cl.ops.scan import unsupported_reason
 from pytensor_cl.routines.scan_loop.program import TIME, Dim, LoopArray, LoopProgram
@@ -70,7 +71,8 @@ class GpuScanLoop(GpuOp):
         self._is_while = info.as_while
         self.is_capturable = not info.as_while
 
-    def __str__(self) -> str:
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
         return f"GpuScanLoop{{{self._name}}}"
 
     def with_kept(self, kept: tuple[int | None, ...]) -> "GpuScanLoop":

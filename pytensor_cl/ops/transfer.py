@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.tensor import _as_tensor_variable, as_tensor_variable
 from pytensor.tensor.basic import register_transfer
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat.registration import has_other_transfers
+from pytensor_cl.ops.names import Show, name_of
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.registry import default_context_name, defined_contexts, get_context, undefined_context
@@ -27,6 +29,8 @@ def download(array: GpuArray) -> np.ndarray:
 
 class _Transfer(Op):
     """Common part of the transfers, which do not change the value."""
+
+    is_transfer = True  # whether results are named after the input, in `pytensor_cl.ops.names`
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
         """Return the input's shape."""
@@ -165,7 +169,8 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
         raise undefined_context(name)
     if isinstance(x, str):
         raise TypeError(f"gpu_from_host takes a tensor and the name of a context, gpu_from_host(x, {x!r})")
-    return _moved(x, name)
+    moved: GpuArrayVariable = _moved(x, name)
+    return moved
 
 
 def _transfer(variable: Variable, target: str | None) -> Variable | None:
@@ -202,3 +207,10 @@ def _to_tensor(x: GpuArrayVariable, name: str | None, ndim: int | None, **option
 
 
 register_transfer(_transfer)
+
+
+def names_of_nodes(graph: FunctionGraph, show: Show) -> list[str]:
+    """Return the names of the nodes of a device graph but for transfers; those of the host are marked."""
+    ops = [n.op for n in graph.toposort() if not isinstance(n.op, _Transfer)]
+    names = [name_of(op, show) if hasattr(op, "named") else f"{name_of(op, show)} on the host" for op in ops]
+    return names or ["nothing"]

@@ -27,7 +27,7 @@ class Options(TypedDict, total=False):
     name: str | None
 
 
-class Updates(dict):
+class Updates(dict[Variable, Variable]):
     """Updates as ``pytensor.function`` takes them: shared variable to expression.
 
     Attributes

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedInputError
 from pytensor.graph.basic import Variable
+from pytensor.tensor.variable import TensorVariable
 
 from pytensor_cl.optimizers.numbers import as_type_of, nonnegative, numbers_as, working_dtype
 
@@ -56,7 +57,7 @@ def _slopes(loss: Any, params: Sequence[SharedVariable]) -> list[Variable]:
         raise TypeError(f"the loss must be 0-d, such as loss.mean(); got {loss.type}")
     if not loss.type.dtype.startswith("float"):
         raise TypeError(f"the loss must be a floating-point number, so cast it first; got {loss.type}")
-    found = pytensor.grad(loss, list(params), disconnected_inputs="ignore", return_disconnected="none")
+    found: list[Variable] = pytensor.grad(loss, list(params), disconnected_inputs="ignore", return_disconnected="none")
     apart = [param.name for param, grad in zip(params, found, strict=True) if grad is None]
     if apart:
         raise DisconnectedInputError(f"the loss does not depend on these parameters: {', '.join(apart)}")
@@ -68,7 +69,7 @@ def all_finite(grads: Sequence[Variable]) -> Variable:
     return pt.all(pt.stack([pt.isfinite(grad).all() for grad in grads]))
 
 
-def clip_by_value(grads: Sequence[Variable], limit: float) -> list[Variable]:
+def clip_by_value(grads: Sequence[Variable], limit: float) -> list[TensorVariable]:
     """Return the gradients with each element between `-limit` and `limit`; NaN stays NaN.
 
     Parameters
@@ -99,7 +100,7 @@ def global_norm(grads: Sequence[Variable]) -> Variable:
 
 def clip_by_global_norm(
     grads: Sequence[Variable], max_norm: float, epsilon: float = 1e-6
-) -> tuple[list[Variable], Variable]:
+) -> tuple[list[TensorVariable], TensorVariable]:
     """Return the gradients, scaled down to a norm of `max_norm` if theirs is larger, and their norm before.
 
     The norm is that of one vector with all elements. The factor is min(1, max_norm / (norm + epsilon)), as of PyTorch's
@@ -132,7 +133,7 @@ def clip_by_global_norm(
 
 def norm_constraint(
     tensor_var: Variable, max_norm: float, norm_axes: Iterable[int] | None = None, epsilon: float = 1e-7
-) -> Variable:
+) -> TensorVariable:
     """Return an update or gradient whose vectors have a norm of at most `max_norm`, as Lasagne's function.
 
     Parameters

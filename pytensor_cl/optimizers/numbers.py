@@ -40,18 +40,18 @@ def one_minus_power(beta: float, t: Variable) -> Variable:
 
 def nonnegative(name: str, value: Any) -> float:
     """Return an option as float, or raise an error."""
-    value = _number(name, value)
-    if not value >= 0:
-        raise ValueError(f"{name} must not be negative or NaN; got {value}")
-    return value
+    number = _number(name, value)
+    if not number >= 0:
+        raise ValueError(f"{name} must not be negative or NaN; got {number}")
+    return number
 
 
 def fraction(name: str, value: Any) -> float:
     """Return an option from 0 to less than 1, or raise an error."""
-    value = _number(name, value)
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and less than 1; got {value}")
-    return value
+    number = _number(name, value)
+    if not 0 <= number < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1; got {number}")
+    return number
 
 
 def _number(name: str, value: Any) -> float:

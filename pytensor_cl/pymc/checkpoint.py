@@ -36,7 +36,8 @@ def state_dict(thing: Any, seen: set[int] | None = None) -> dict[str, Any]:
     seen = set() if seen is None else seen
     seen.add(id(thing))
     if hasattr(thing, "state_dict"):
-        return thing.state_dict()
+        state: dict[str, Any] = thing.state_dict()
+        return state
     found = {}
     for name, value in vars(thing).items():
         if _is_part(value):
@@ -193,7 +194,8 @@ class Checkpoint:
                 f"the checkpoint {str(self.path)!r} belongs to another call: {differences}. Remove the file to begin "
                 "anew, or take another path"
             )
-        return _decoded(header["state"], arrays)
+        state: dict[str, Any] = _decoded(header["state"], arrays)
+        return state
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Write the file; what was there is replaced at once or not at all."""

@@ -131,7 +131,8 @@ class ModelDensity:
         for start, stop, vector in self._blocks:
             if vector is not None:
                 parts[vector] = position[:, int(starts[start]) : int(starts[stop])].astype(vector.type.dtype)
-        return vectorize_graph(graphs, parts)
+        batched: list[TensorVariable] = vectorize_graph(graphs, parts)
+        return batched
 
     def _for_each_chain(self, total: TensorVariable, chains: Any) -> TensorVariable:
         """Return a log density of shape (chains,) and dtype floatX. With floatX=float32, counts make it float64."""

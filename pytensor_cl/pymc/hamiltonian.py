@@ -249,7 +249,8 @@ class Hamiltonian(Chains):
         """Return the acceptance probabilities of one step from the positions, and stay there."""
         self.begin(step_size)
         self.step(step_size)
-        return self._finish(step_size, math.inf)[0]
+        probabilities: np.ndarray = self._finish(step_size, math.inf)[0]
+        return probabilities
 
     def _compile_begin(self) -> Any:
         """Return the function of the step size, and of the place of the normal numbers in their block."""

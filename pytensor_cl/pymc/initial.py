@@ -88,7 +88,8 @@ class _Secants:
     @property
     def is_known(self) -> np.ndarray:
         """Whether a step of a point is known."""
-        return self._inverse[-1] > 0
+        result: np.ndarray = self._inverse[-1] > 0
+        return result
 
     def add(self, step: np.ndarray, change: np.ndarray, points: np.ndarray) -> None:
         """Store a step and the decrease of the gradient along it, for some points (a mask)."""
@@ -183,12 +184,13 @@ def _back(
     share = np.where(points, 0.5, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_MOST_HALVINGS):
-            trial = position + share[:, None] * (before - position)
+            trial: np.ndarray = position + share[:, None] * (before - position)
             low = (share > 0) & ~(evaluate(trial)[0] >= least)
             if not low.any():
                 return trial
             share[low] *= 0.5
-    return position + np.where(low, 0.0, share)[:, None] * (before - position)
+    result: np.ndarray = position + np.where(low, 0.0, share)[:, None] * (before - position)
+    return result
 
 
 def move_to_bulk(chains: Any, superchains: int) -> None:

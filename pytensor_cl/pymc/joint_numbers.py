@@ -94,10 +94,12 @@ def _describe(value: Variable, term: TensorVariable) -> _Term | None:
 
 def _code(variable: Variable, is_elementwise: bool, constants: dict[Constant, None]) -> Hashable:
     """Return what inputs of two graphs must have in common."""
+    same: Hashable = variable
     if not isinstance(variable, Constant):
-        return variable
+        return same
     if is_elementwise and variable.type.ndim == 0 and variable not in constants:
         constants[variable] = None
         # PyTensor gives a constant the smallest dtype that has its value: 0.5 and 0.1 have different ones.
         return "number", np.dtype(variable.type.dtype).kind, len(constants)
-    return variable.signature()
+    signature: Hashable = variable.signature()
+    return signature

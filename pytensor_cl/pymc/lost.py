@@ -71,7 +71,8 @@ def _judged(
     )
     is_low = np.where(moves, low, low_at_rest)
     most = log_density + volumes
-    return is_low & _far_below(most, most - excess, _SPREADS, alone)
+    result: np.ndarray = is_low & _far_below(most, most - excess, _SPREADS, alone)
+    return result
 
 
 def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: float) -> np.ndarray:
@@ -86,7 +87,8 @@ def _far_below(values: np.ndarray, others: np.ndarray, spreads: float, alone: fl
         return np.zeros(len(values), bool)
     centre = np.median(upper)
     deviation = np.median(np.abs(upper - centre)) if upper.size > 1 else alone
-    return values < centre - _ALLOWANCE - spreads * deviation
+    result: np.ndarray = values < centre - _ALLOWANCE - spreads * deviation
+    return result
 
 
 class LostChainMonitor:

@@ -31,7 +31,8 @@ def largest_eigenvalue(vectors: np.ndarray) -> float:
     if not trace > 0:
         return 0.0
     of_square = float((np.sum(gram * gram) - np.sum(squares * squares)) / (n * (n - 1)))
-    return max(of_square / trace, trace / size)
+    result: float = max(of_square / trace, trace / size)
+    return result
 
 
 class Fold(NamedTuple):

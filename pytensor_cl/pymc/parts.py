@@ -95,7 +95,8 @@ def mass_excess(deviations: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         product = deviations * slopes
         logs = np.where(product > 0, np.log(product), 0.0)
-    return np.maximum(logs.sum(axis=1), 0.0)
+    result: np.ndarray = np.maximum(logs.sum(axis=1), 0.0)
+    return result
 
 
 class Part:
@@ -149,7 +150,8 @@ class Part:
         return moments(positions, gradients, direction)
 
     def _deviations(self) -> np.ndarray:
-        return np.sqrt(np.maximum(self._sums[1] / self._count - (self._sums[0] / self._count) ** 2, 0))
+        result: np.ndarray = np.sqrt(np.maximum(self._sums[1] / self._count - (self._sums[0] / self._count) ** 2, 0))
+        return result
 
     def usual_deviations(self) -> np.ndarray | None:
         """Return the median deviation of each parameter; None if it is not known yet."""

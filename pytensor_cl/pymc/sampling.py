@@ -143,7 +143,7 @@ def sample(
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
         Whether there is a progress bar if stderr is a terminal.
-    callback : function, optional
+    callback : callable, optional
         Called after each iteration, also in the warm-up, with a `pytensor_cl.pymc.Record`. If it raises
         `KeyboardInterrupt`, sampling ends with the draws so far.
     checkpoint : path, optional

@@ -1,4 +1,4 @@
-"""Position of the greatest element along axes of a strided array."""
+"""Position of the greatest or the least element along axes of a strided array."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pytensor_cl.codegen.dtypes import is_special
+from pytensor_cl.codegen.dtypes import computed, is_complex
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import COLUMN_TILE_VECTORS, GROUP_ITEMS, ITEMS_PER_UNIT, KERNEL_DIMS
 from pytensor_cl.routines.base.routine import Plans, Routine
 from pytensor_cl.routines.base.two_pass import KernelLaunch, PartialResults, TwoPass
+from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.limits import SIMT_LOAD_BYTES
 from pytensor_cl.routines.reduction.plan import Problem, SimtVariant, Split
@@ -50,12 +51,14 @@ def _pattern_of(problem: Problem, lanes: int) -> str:
 class Argmax(Routine):
     """Return where the greatest element is: its number in C order of the reduced axes.
 
-    The first of equal ones counts, and NaN counts as greater than any number, as in NumPy.
+    The first of equal ones counts, and NaN counts as greater than any number, as in NumPy. float16 is cast to float32.
 
     `dtype`: dtype of the input; the output is int64; `ndim`: number of dimensions of the input; `axes`: the axes to
     reduce; None for all; `group`: work-items of a work-group on schedule simt, a power of two; None takes what suits
     the device.
     """
+
+    name = "argmax"
 
     def __init__(
         self,
@@ -68,12 +71,13 @@ class Argmax(Routine):
         group: int | None = None,
     ) -> None:
         super().__init__(context, schedule)
-        if is_special(dtype):
-            raise UnsupportedDtype(f"there is no argmax kernel of {dtype}; that of float16 is computed in float32")
+        if is_complex(dtype):
+            raise UnsupportedDtype(f"there is no {self.name} kernel of {dtype}")
         self.ndim = ndim
         self.axes = tuple(sorted(range(ndim) if axes is None else normalize_axis_tuple(axes, ndim, "axis")))
         self.output_dtypes = (str(RESULT),)
-        self._dtype = dtype
+        self._widen = None if computed(dtype) == dtype else Copy(context, dtype, ndim, computed(dtype), self.schedule)
+        self._dtype = dtype = computed(dtype)
         self._lanes = 8 if np.dtype(dtype).itemsize == 8 else 16
         self._most_items = group or GROUP_ITEMS
         self._load_lanes = planning.simt_lanes(dtype) if self.schedule == "simt" else 1
@@ -87,7 +91,7 @@ class Argmax(Routine):
         return self.limits.size(self._most_items, 3 * RESULT.itemsize)
 
     def _source(self, pattern: str | SimtVariant, index: str) -> KernelSource:
-        arguments: dict[str, Any] = {"dtype": self._dtype, "index": index}
+        arguments: dict[str, Any] = {"dtype": self._dtype, "is_least": self.name == "argmin", "index": index}
         arguments["geometry"] = planning.geometry_struct(index, *self._dims)
         arguments |= {"outer_dims": self._dims[0], "reduced_dims": self._dims[1]}
         if isinstance(pattern, SimtVariant):
@@ -105,7 +109,8 @@ class Argmax(Routine):
         pattern: str | SimtVariant = "rows" if is_along else "columns"
         if self.schedule == "simt":
             pattern = SimtVariant(is_along, True, self._load_lanes if is_along else 1)
-        return (self._source(pattern, "int" if self.schedule == "simt" else "long"),)
+        widen = () if self._widen is None else self._widen.sources()
+        return (self._source(pattern, "int" if self.schedule == "simt" else "long"), *widen)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the output: the outer dimensions.
@@ -114,9 +119,9 @@ class Argmax(Routine):
         """
         (source,) = inputs
         if source.ndim != self.ndim:
-            raise ValueError(f"argmax takes {self.ndim} dimensions, not shape {source.shape}")
+            raise ValueError(f"{self.name} takes {self.ndim} dimensions, not shape {source.shape}")
         if any(source.shape[axis] == 0 for axis in self.axes):
-            raise ValueError("attempt to get argmax of an empty sequence")
+            raise ValueError(f"attempt to get {self.name} of an empty sequence")
         return (Layout.contiguous([n for axis, n in enumerate(source.shape) if axis not in self.axes]),)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
@@ -124,6 +129,8 @@ class Argmax(Routine):
         (output,), (source,) = outputs, inputs
         if not isinstance(source, GpuArray):
             source = self.context.from_host(source)
+        if self._widen is not None:
+            (source,) = self._widen(source)
         layout, (_, out_strides, out_offset) = source.layout, output.layout
         is_aligned = layout.offset % self._load_lanes == 0
         key = layout.shape, layout.strides, out_strides, is_aligned
@@ -177,3 +184,9 @@ class Argmax(Routine):
         geometry = planning.pack_geometry(problem, split, 0, self._dims, index, lanes)
         shifts = problem.in_shift, problem.out_shift
         return KernelLaunch(self._kernels[key], split.global_size, split.local_size, geometry, *shifts)
+
+
+class Argmin(Argmax):
+    """Return where the least element is; NaN counts as less than any number, and all else is as in `Argmax`."""
+
+    name = "argmin"

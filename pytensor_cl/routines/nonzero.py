@@ -12,7 +12,7 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, ITEMS_PER_UNIT, MIN_ITEM_ELEMENTS
 from pytensor_cl.routines.base.ndrange import index_type
 from pytensor_cl.routines.base.routine import KernelVariants, Routine
-from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.elemwise.routine import Copy, without_overlap
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -199,6 +199,8 @@ class Expand(_Masked):
     `accumulate`: add the values instead of setting them.
     """
 
+    _output_mode = "expand"
+
     def __init__(
         self,
         context: Context,
@@ -215,10 +217,10 @@ class Expand(_Masked):
         element = ctype(dtype) if accumulate and kind.kind == "f" else carrier(dtype)
         combine = _ADD[kind.kind] if accumulate else "{b}"
         options: dict[str, Any] = {"element": element, "combine": combine}
-        if (schedule or context.info.schedule) == "cpu":
+        if (schedule or context.info.schedule) == "cpu" and self._output_mode == "expand":
             lanes = 64 // max(4, kind.itemsize)
             options.update(lanes=lanes, elements=widened(element, lanes))
-        super().__init__(context, "bool", ndim, "expand", schedule, **options)
+        super().__init__(context, "bool", ndim, self._output_mode, schedule, **options)
         self.output_dtypes = (dtype,)
         self._accumulate = accumulate
         self._copy = Copy(context, dtype, ndim, schedule=schedule)
@@ -249,6 +251,18 @@ class Expand(_Masked):
             )
         return value.layout.strides[0]
 
+    def _prepared(self, array: GpuArray, value: Any, mask: GpuArray) -> tuple[GpuArray, GpuArray, GpuArray, int]:
+        """Return the values, the mask with elements one step apart, the counts, and the step of the values."""
+        if not isinstance(value, GpuArray):
+            value = self.context.from_host(np.asarray(value))
+        error = mask_mismatch(array.shape, mask.shape)
+        if error is not None:
+            raise error
+        value = self._fitted(value if self._cast is None else self._cast(value)[0])
+        mask, _ = _flat(mask, self._contiguous)
+        counts = self._count(mask) if mask.size else self.context.from_host(np.zeros(1, "int64"))
+        return value, mask, counts, self._steps(value, counts)
+
     def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Wait for the count if there are several values, and enqueue the kernel.
 
@@ -256,16 +270,8 @@ class Expand(_Masked):
         mask has true elements.
         """
         array, value, mask = inputs
-        if not isinstance(value, GpuArray):
-            value = self.context.from_host(np.asarray(value))
-        error = mask_mismatch(array.shape, mask.shape)
-        if error is not None:
-            raise error
-        value = self._fitted(value if self._cast is None else self._cast(value)[0])
+        value, mask, counts, step = self._prepared(array, value, mask)
         output = self.context.empty(array.shape, self.output_dtypes[0])
-        mask, _ = _flat(mask, self._contiguous)
-        counts = self._count(mask) if mask.size else self.context.from_host(np.zeros(1, "int64"))
-        step = self._steps(value, counts)
         if not output.size:
             return (output,)
         array, x_step = _flat(array, self._copy, stepped=True)
@@ -273,3 +279,34 @@ class Expand(_Masked):
         y = value.buffer, np.int64(value.layout.offset), np.int64(step)
         self._compact(mask, counts, *x, *y, output.buffer)
         return (output,)
+
+
+class MaskAssign(Expand):
+    """Set elements of an array itself where a mask of its shape is true: ``update(x, y, mask)`` is ``x[mask] = y``."""
+
+    _output_mode = "assign"
+
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
+        """Raise: there is no new array."""
+        raise NotImplementedError("a mask assignment changes its target: call `update`")
+
+    def update(self, target: GpuArray, value: Any, mask: GpuArray) -> None:
+        """Wait for the count if there are several values, and enqueue the kernel.
+
+        The target may have any strides that mean each element once. Values and masks in its memory are copied first.
+
+        Raises `IndexError`: the mask has another shape. Raises `ValueError`: there are more or fewer values than the
+        mask has true elements.
+        """
+        if isinstance(value, GpuArray):
+            value = without_overlap(value, target)
+        value, mask, counts, step = self._prepared(target, value, without_overlap(mask, target))
+        if not target.size:
+            return
+        _, (steps,) = collapse(target.shape, (target.layout.strides,))
+        is_even = len(steps) < 2
+        changed = target if is_even else self._copy(target)[0]
+        x = changed.buffer, np.int64(changed.layout.offset), np.int64(steps[0] if steps and is_even else 1)
+        self._compact(mask, counts, *x, value.buffer, np.int64(value.layout.offset), np.int64(step))
+        if not is_even:
+            self._copy.launch((target,), (changed,))

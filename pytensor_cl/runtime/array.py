@@ -1,60 +1,41 @@
 """Arrays on a device: a buffer, a layout and the context that both belong to."""
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pytensor_cl.errors import UnsupportedIndex
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.interfaces import DeviceContext
+from pytensor_cl.runtime.array_operators import ArrayOperators
 from pytensor_cl.runtime.layout import Layout
 
-_PLAIN = (bool, int, float, complex, np.generic, list, tuple)
+if TYPE_CHECKING:
+    from pytensor_cl.runtime.context import Context
 
 
-def _host_operand(other: Any) -> Any:
-    """Return the operand as NumPy compares it with a device array; NotImplemented if its class defines comparisons."""
-    if isinstance(other, GpuArray):
-        return other.to_host()
-    if isinstance(other, _PLAIN):
-        return other
-    is_array = hasattr(type(other), "__array__") and getattr(type(other), "__array_ufunc__", True) is not None
-    return np.asarray(other) if is_array else NotImplemented
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
-def _basic_index(item: Any) -> Any:
-    """Return an item of a basic index, integers as Python's.
+def basic_index(array: "GpuArray", items: tuple[Any, ...]) -> "GpuArray":
+    """Return the view that integers, slices, ``None`` and ``...`` select.
 
-    Raises `UnsupportedIndex`: it is an array, a list, a boolean, or nothing that NumPy takes either.
+    Raises `IndexError`: an integer is out of bounds, there are too many, or there are two ``...``.
     """
-    if item is None or isinstance(item, slice):
-        return item
-    is_integer = hasattr(type(item), "__index__") and getattr(item, "ndim", 0) == 0
-    if is_integer and not isinstance(item, bool | np.bool_):
-        dtype = getattr(item, "dtype", None)
-        if dtype is None or dtype.kind in "iu":
-            return operator.index(item)
-    raise UnsupportedIndex(
-        f"a GpuArray takes integers, slices, None and one ... as indices, not {item!r}: index in the graph of a "
-        "function, or a copy on the host, np.asarray(r)[...]"
-    )
-
-
-def _unsupported(symbol: str) -> Callable[..., Any]:
-    """Return the method of an operator that device arrays do not have. It raises an error with the alternative."""
-
-    def raise_type_error(self: "GpuArray", other: Any = 0) -> Any:
-        if _host_operand(other) is NotImplemented:
-            return NotImplemented
-        raise TypeError(
-            f"a GpuArray has no operator {symbol}: compute in a function, "
-            "pytensor.function(..., mode='OPENCL'), or on the host with np.asarray(r)"
-        )
-
-    return raise_type_error
+    ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
+    if ellipses:
+        if len(ellipses) > 1:
+            raise IndexError("an index can only have a single ellipsis ('...')")
+        at, taken = ellipses[0], sum(item is not None for item in items) - 1
+        items = (*items[:at], *(slice(None),) * (array.ndim - taken), *items[at + 1 :])
+    if None not in items:
+        return array.with_layout(array.layout.subscript(items))
+    view = array.layout.subscript([item for item in items if item is not None])
+    # An integer drops its dimension; every other one is still there, in the same order.
+    kept = iter(range(view.ndim))
+    order: list[int | str] = ["x" if i is None else next(kept) for i in items if not isinstance(i, int)]
+    return array.with_layout(view.dimshuffle((*order, *kept)))
 
 
 class MemoryOwner:
@@ -69,12 +50,12 @@ class MemoryOwner:
         self.held = held
 
 
-class GpuArray:
+class GpuArray(ArrayOperators):
     """An n-dimensional array in device memory.
 
-    It has views, conversions and comparisons by value, but no arithmetic: that is what functions are for. What needs
-    the values in Python (``==``, ``!=``, ``in``, `item`, `tolist`, conversion to a number, ``repr`` of a 0-d array)
-    waits for the device and copies the array to the host.
+    Operators, indices and assignments are NumPy's, and views share memory with the array, also for writes. The
+    functions are in `pytensor_cl.array`. Nothing waits for the device but what needs values in Python: ``in``, `item`,
+    `tolist`, conversion to a number or to a NumPy array, and operations whose shape depends on values.
 
     Parameters
     ----------
@@ -97,7 +78,7 @@ class GpuArray:
 
     def __init__(
         self,
-        context: DeviceContext,
+        context: "Context",
         buffer: "cl.Buffer",
         dtype: np.dtype,
         layout: Layout,
@@ -151,25 +132,22 @@ class GpuArray:
         return GpuArray(self.context, self.buffer, self.dtype, layout, self.readonly, self.owner)
 
     def __getitem__(self, items: Any) -> "GpuArray":
-        """Apply basic indexing (integers, slices, ``None``, ``...``); a view.
+        """Return what an index selects, as NumPy does.
 
-        Raises `UnsupportedIndex`: there is another kind of index among them, or more than one ``...``. Raises
-        `IndexError`: an integer is out of bounds, or there are too many.
+        Integers, slices, ``None`` and ``...`` give a view. Arrays and lists of integers or bools give a new array;
+        masks of the device wait for the number of their true elements.
+
+        Raises
+        ------
+        IndexError
+            The index does not fit, or an index of the host is out of bounds. One in a device array is found by the next
+            wait.
         """
-        items = items if isinstance(items, tuple) else (items,)
-        ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
-        if ellipses:
-            at, taken = ellipses[0], sum(item is not None for item in items) - 1
-            fill = (slice(None),) * (self.ndim - taken)
-            items = (*items[:at], *fill, *items[at + 1 :])
-        items = tuple(map(_basic_index, items))
-        view = self.layout.subscript([item for item in items if item is not None])
-        if None in items:
-            # An integer drops its dimension; every other one is still there, in the same order.
-            kept = iter(range(view.ndim))
-            order: list[int | str] = ["x" if i is None else next(kept) for i in items if not isinstance(i, int)]
-            view = view.dimshuffle((*order, *kept))
-        return self.with_layout(view)
+        if type(items) in _BASIC:
+            return basic_index(self, (items,))
+        if type(items) is tuple and all(type(item) in _BASIC for item in items):
+            return basic_index(self, items)
+        return self._take_index(items)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Name what is there in place of methods of other libraries' arrays."""
@@ -177,14 +155,8 @@ class GpuArray:
         if name in ("get", "numpy", "cpu"):
             hint = ": a copy on the host is np.asarray(r)"
         elif not name.startswith("_") and hasattr(np.ndarray, name):
-            hint = f": on the host it is np.asarray(r).{name}, on the device part of a function, pytensor.function(...)"
+            hint = f": on the host it is np.asarray(r).{name}"
         raise AttributeError(f"'GpuArray' object has no attribute {name!r}{hint}", name=name, obj=self)
-
-    def __setitem__(self, items: Any, value: Any) -> NoReturn:
-        raise TypeError(
-            "a GpuArray does not change: make a new one in a function, with x[...].set(value) or "
-            "pytensor.tensor.set_subtensor(x[...], value)"
-        )
 
     def __len__(self) -> int:
         if not self.layout.shape:
@@ -196,33 +168,16 @@ class GpuArray:
             raise TypeError("iteration over a 0-d array: its value is r.item()")
         return map(self.__getitem__, range(self.layout.shape[0]))
 
-    def __contains__(self, item: Any) -> bool:
-        host = _host_operand(item)
-        return host is not NotImplemented and host in self.to_host()
-
-    def __eq__(self, other: Any) -> Any:
-        """Compare elements, as NumPy does, on the host; return a NumPy array of booleans.
-
-        What is neither a number nor an array is not equal, as None.
-        """
-        host = _host_operand(other)
-        return NotImplemented if host is NotImplemented else np.equal(self.to_host(), host)
-
-    def __ne__(self, other: Any) -> Any:
-        """Compare elements, as ``==`` does."""
-        host = _host_operand(other)
-        return NotImplemented if host is NotImplemented else np.not_equal(self.to_host(), host)
-
-    # Arrays that are equal would need the same hash; NumPy's have none either.
-    __hash__ = None  # type: ignore[assignment]
-
     def sync(self) -> None:
         """Wait until the device has computed the array (and all that was enqueued before it)."""
         self.context.queue.wait()
+        self.context.deferred_errors.check()
 
     def to_host(self) -> np.ndarray:
         """Copy the array into a new NumPy array; waits until it is there."""
-        return self.context.download(self)
+        host = self.context.download(self)
+        self.context.deferred_errors.check()
+        return host
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number; waits for it.
@@ -240,7 +195,8 @@ class GpuArray:
 
     def copy(self) -> "GpuArray":
         """Return a copy on the same device; does not wait."""
-        return self.context.copy(self)
+        made: GpuArray = self.context.copy(self)
+        return made
 
     __copy__ = copy
 
@@ -314,13 +270,7 @@ class GpuArray:
         return bool(self.to_host())
 
     def __repr__(self) -> str:
-        rest = f"dtype={self.dtype}, context={self.context.name!r})"
-        if not self.layout.shape:
-            try:
-                return f"GpuArray({self.item()}, {rest}"
-            except Exception:
-                pass  # a failing device must still be able to print its arrays
-        return f"GpuArray(shape={self.shape}, {rest}"
+        return f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -330,22 +280,6 @@ class GpuArray:
                 f"the format {spec!r} is for one number, this array has shape {self.shape}: use np.asarray(r)"
             )
         return format(self.item(), spec)
-
-    __add__ = __radd__ = _unsupported("+")
-    __sub__ = __rsub__ = _unsupported("-")
-    __mul__ = __rmul__ = _unsupported("*")
-    __truediv__ = __rtruediv__ = _unsupported("/")
-    __floordiv__ = __rfloordiv__ = _unsupported("//")
-    __mod__ = __rmod__ = _unsupported("%")
-    __pow__ = __rpow__ = _unsupported("**")
-    __matmul__ = __rmatmul__ = _unsupported("@")
-    __and__ = __rand__ = _unsupported("&")
-    __or__ = __ror__ = _unsupported("|")
-    __xor__ = __rxor__ = _unsupported("^")
-    __lshift__ = __rlshift__ = _unsupported("<<")
-    __rshift__ = __rrshift__ = _unsupported(">>")
-    __lt__, __le__, __gt__, __ge__ = map(_unsupported, ("<", "<=", ">", ">="))
-    __neg__, __pos__, __invert__, __abs__ = map(_unsupported, ("-", "+", "~", "abs()"))
 
     def to_pyopencl(self, queue: "cl.CommandQueue | None" = None) -> Any:
         """Return a ``pyopencl.array.Array`` over the same memory; both may write, and each sees what the other wrote.

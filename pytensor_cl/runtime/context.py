@@ -13,6 +13,7 @@ from pytensor_cl.errors import UnsupportedDtype, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
+from pytensor_cl.runtime.deferred_errors import DeferredErrors
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
@@ -35,6 +36,9 @@ from pytensor_cl.runtime.tuning import load_tuning
 
 SMALL_UPLOAD = 8192
 """Bytes of a host array below which it is copied when its buffer is created, if the device is a CPU."""
+
+_WIDE_SPAN = 2  # memory that an array's strides span, as a multiple of its own, from which it is gathered first
+_LARGE_SPAN = 1 << 20  # bytes that they span at least
 
 
 _contiguous = lru_cache(1024)(Layout.contiguous)  # the shapes of repeated calls are the same
@@ -148,6 +152,7 @@ class Context:
         self.imports = HostImports(self.cl_context, self.queue, self.info, self.mappings, self.memory)
         self.exports = Exports(entry.handle, self.mappings, self.imports.ranges)
         self.launcher = EnqueueLauncher(self.programs, self.queue)
+        self.deferred_errors = DeferredErrors(self)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning()
@@ -187,7 +192,11 @@ class Context:
         if not dtypes.is_supported(dtype):
             raise UnsupportedDtype(f"device arrays cannot hold {dtype}; they can: {', '.join(dtypes.SUPPORTED)}")
         if dtypes.needs_fp64(dtype) and not self.info.has_fp64:
-            raise UnsupportedDtype(f"{self.info.name} has no double precision: {dtype} cannot be used on it")
+            half = "complex64" if dtype.kind == "c" else "float32"
+            raise UnsupportedDtype(
+                f"{self.info.name} has no double precision: {dtype} cannot be used on it. Give it {half}, by "
+                f"x.astype({half!r}), pt.fvector or floatX=float32"
+            )
         self._dtypes.add(dtype)
         return dtype
 
@@ -300,6 +309,8 @@ class Context:
             self.queue.wait()
             return view.copy()
         low, high = layout.span
+        if (high - low) * dtype.itemsize > _LARGE_SPAN and high - low > _WIDE_SPAN * layout.size:
+            return self.download(self._gathered(array))
         dense = layout.is_contiguous
         shape = layout.shape if dense else (high - low,)
         host = self.staging.empty_result(shape, dtype, (high - low) * dtype.itemsize)
@@ -311,15 +322,30 @@ class Context:
         view = np.lib.stride_tricks.as_strided(host[layout.offset - low :], layout.shape, steps)
         return np.ascontiguousarray(view)
 
+    def _gathered(self, array: GpuArray) -> GpuArray:
+        """Return a copy, which no capture notes: a replay downloads again, and makes its own."""
+        capture = self.queue.capture
+        if capture is None or not capture.is_active():
+            return self.copy(array)
+        capture.is_on = False
+        try:
+            return self.copy(array)
+        finally:
+            capture.is_on = True
+
     def copy(self, array: GpuArray) -> GpuArray:
-        """Copy an array on the device, with all bytes that its strides span; do not wait."""
-        low, high = array.layout.span
-        count = (high - low) * array.dtype.itemsize
-        buffer = self.memory.allocate(count)
-        if count:
-            self._copies.start(buffer, array.buffer, low * array.dtype.itemsize, count)
-        layout = array.layout._replace(offset=array.layout.offset - low)
-        return GpuArray(self, buffer, array.dtype, layout)
+        """Copy an array on the device to a new, C-contiguous one; do not wait."""
+        result = self.empty(array.shape, array.dtype)
+        itemsize = array.dtype.itemsize
+        if not array.layout.size:
+            return result
+        if array.layout.is_contiguous:
+            self._copies.start(
+                result.buffer, array.buffer, array.layout.offset * itemsize, array.layout.size * itemsize
+            )
+        else:
+            self._copies.gather(result, array)
+        return result
 
 
 def open_context(device: str = "opencl", name: str = "dev0", settings: Settings | None = None) -> Context:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from pytensor_cl.runtime.cache_dirs import configure_caches
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.host_cpu import thread_ids
+from pytensor_cl.runtime.icd import icd_folder
 from pytensor_cl.runtime.names import (
     PLATFORM_NAMES,
     first_device_numbers,
@@ -27,9 +29,9 @@ from pytensor_cl.runtime.unlisted_drivers import UnlistedDriver, nvidia_problem,
 
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
-    "'pip install intel-opencl-rt'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm, or Mesa rusticl "
-    "with RUSTICL_ENABLE=radeonsi, Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was found and "
-    "why a driver does not load."
+    "'pip install pytensor-cl[intel]'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm, or Mesa "
+    "rusticl with RUSTICL_ENABLE=radeonsi, Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was "
+    "found and why a driver does not load."
 )
 
 _KINDS = ("gpu", "cpu", "accelerator")
@@ -221,7 +223,17 @@ def unused_gpu() -> str:
 def why_no_device() -> str:
     """Return why there is no device, and what to install."""
     discover()
-    return _no_pyopencl[0] if _no_pyopencl else ". ".join((*_empty, *filter(None, [unused_gpu()]), INSTALL_HINT))
+    if _no_pyopencl:
+        return _no_pyopencl[0]
+    return ". ".join((*_empty, *filter(None, [_missing_folder(), unused_gpu()]), INSTALL_HINT))
+
+
+def _missing_folder() -> str:
+    """Return a text if the environment variable for drivers names what does not exist."""
+    named = os.environ.get("OCL_ICD_VENDORS", "")
+    if not named or icd_folder().exists():
+        return ""
+    return f"the environment variable OCL_ICD_VENDORS names {named}, which does not exist, so no driver was found"
 
 
 def _note_empty(platform: str) -> None:
@@ -254,13 +266,40 @@ def _missing(spec: str) -> DeviceNotFound:
     entries = discover()
     if not entries:
         return DeviceNotFound(f"no OpenCL device at all, so no {spec!r}: {why_no_device()}")
-    gpu = unused_gpu()
     lines = [f"  {e.spec}  or  {e.stable_spec}  {e.info.name} ({e.info.platform})" for e in entries]
+    hint = _hint(spec, entries)
+    hint = f": {hint}" if hint else ""
+    notes = filter(None, [unused_gpu(), _why_absent(spec, entries)])
+    return DeviceNotFound(f"no OpenCL device matches {spec!r}{hint}. There are:\n" + "\n".join([*lines, *notes]))
+
+
+def _hint(spec: str, entries: tuple[DeviceEntry, ...]) -> str:
+    """Return what the user may have meant; empty if that is unknown."""
+    text = spec.strip().lower()
+    if re.search(r"[\s,;=]", text):
+        return "flags are separated by commas, as in PYTENSOR_FLAGS=device=opencl:gpu,floatX=float32"
     meant = _with_prefix(spec)
-    hint = f": names of devices begin with opencl, write {meant!r}" if meant else ""
-    return DeviceNotFound(
-        f"no OpenCL device matches {spec!r}{hint}. There are:\n" + "\n".join([*lines, *filter(None, [gpu])])
-    )
+    if meant:
+        return f"names of devices begin with opencl, write {meant!r}"
+    numbers = re.fullmatch(r"opencl:(\d+(:\d+)?)", text)
+    if numbers:
+        return f"numbers follow without a colon, write 'opencl{numbers[1]}'"
+    word = text.removeprefix("opencl").lstrip(":").partition(":")[0]
+    near = get_close_matches(word, {*_KINDS, *PLATFORM_NAMES, *map(_name, entries)}, 1)
+    return f"perhaps 'opencl:{near[0]}' is meant" if near and near[0] != word else ""
+
+
+def _why_absent(spec: str, entries: tuple[DeviceEntry, ...]) -> str:
+    """Return a text for a kind of device, or a vendor, none of whose devices has a driver here."""
+    word = spec.strip().lower().removeprefix("opencl:").partition(":")[0]
+    if word in _KINDS and not any(e.info.kind == word for e in entries):
+        return (
+            f"No {word.upper() if len(word) == 3 else word} has an OpenCL driver here. A driver comes from the vendor "
+            "of the device; 'pytensor-cl doctor' shows where drivers were searched"
+        )
+    if word in PLATFORM_NAMES and not any(unversioned_name(_name(e)) == word for e in entries):
+        return f"There is no OpenCL driver of {word!r} here; 'pytensor-cl doctor' shows where drivers were searched"
+    return ""
 
 
 def _with_prefix(spec: str) -> str | None:

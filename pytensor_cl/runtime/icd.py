@@ -2,17 +2,26 @@
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 
-__all__ = ["DEFAULT_FOLDER", "icd_folder", "library_problem"]
+__all__ = ["default_icd_folder", "icd_folder", "library_problem"]
 
-DEFAULT_FOLDER = Path("/etc/OpenCL/vendors")
+SYSTEM_FOLDER = Path("etc/OpenCL/vendors")
+"""Relative to the root folder, or to that of a conda environment."""
+
+
+def default_icd_folder() -> Path:
+    """Return the folder of ``.icd`` files where no variable names one; pyopencl of conda has a loader of its own."""
+    prefix = Path(sys.prefix)
+    is_of_conda = next((prefix / "conda-meta").glob("pyopencl-*.json"), None) is not None
+    return (prefix if is_of_conda else Path("/")) / SYSTEM_FOLDER
 
 
 def icd_folder() -> Path:
     """Return the folder in which the loader looks for ``.icd`` files; it may be a file, or a library."""
     named = os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH")
-    return Path(named) if named else DEFAULT_FOLDER
+    return Path(named) if named else default_icd_folder()
 
 
 def _platform_count(library: ctypes.CDLL) -> int:

@@ -25,9 +25,20 @@ from pytensor_cl.runtime.queue import Queue
 Precompile = Callable[[str], AbstractContextManager[Callable[[str, Sequence[str]], None]]]
 """See `ContextHooks.precompile`."""
 _BY_VALUE = (bytes, np.generic)
+_explainers: list[Callable[[CompilationError], CompilationError | None]] = []
 _RECENT = 16
 """Unused programs that are kept, as similar functions are often compiled again. Each takes 0.5 MB (PoCL) to 3 MB
 (Intel)."""
+
+
+def explain_build_errors(explain: Callable[[CompilationError], CompilationError | None]) -> None:
+    """Register a function that returns another error for that of a program, or None: for texts that users wrote."""
+    _explainers.append(explain)
+
+
+def _explained(error: CompilationError) -> CompilationError:
+    found = (explain(error) for explain in _explainers)
+    return next((other for other in found if other is not None), error)
 
 
 def assemble(sources: Sequence[KernelSource]) -> str:
@@ -38,6 +49,11 @@ def assemble(sources: Sequence[KernelSource]) -> str:
 
 def _set_bytes_of(handle: "cl.Kernel") -> Callable[[int, Any], None]:
     return getattr(handle, "_set_arg_buf", handle.set_arg)
+
+
+def _log_of(error: "cl.Error") -> str:
+    """Return the driver's messages about a build that failed."""
+    return "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
 
 
 def _handle(program: "cl.Program", name: str, source: KernelSource) -> "cl.Kernel":
@@ -170,30 +186,37 @@ class ProgramCache:
         return [program for program in programs.values() if program is not None]
 
     def _build_new(self, new: list[KernelSource]) -> dict[str, "cl.Program"]:
-        """Build kernels, as one program or in parts; return the program of each by its name."""
-        if self._parallel is None:
-            return dict.fromkeys((source.name for source in new), self.build_text(assemble(new)))
-        parts = self._parallel.parts(new)
-        programs = self._parallel.build([assemble(part) for part in parts], self.build_text)
-        return {source.name: program for part, program in zip(parts, programs, strict=True) for source in part}
+        """Build kernels, as one program or in parts; return the program of each by its name.
 
-    def build_text(self, text: str) -> "cl.Program":
-        """Build the first variant of a text that the driver accepts."""
+        Kernels with build options of their own are programs of their own.
+        """
+        built = {s.name: self.build_text(assemble([s]), s.options) for s in new if s.options is not None}
+        shared = [source for source in new if source.options is None]
+        if not shared:
+            return built
+        if self._parallel is None:
+            return built | dict.fromkeys((source.name for source in shared), self.build_text(assemble(shared)))
+        parts = self._parallel.parts(shared)
+        programs = self._parallel.build([assemble(part) for part in parts], self.build_text)
+        return built | {s.name: program for part, program in zip(parts, programs, strict=True) for s in part}
+
+    def build_text(self, text: str, options: Sequence[str] = ()) -> "cl.Program":
+        """Build the first variant of a text that the driver accepts; `options`: besides those of every build."""
         failed = None
         if self._structs is not None:
             text, places = by_reference(text)
             self._struct_places.update(places)
         for variant in self._variants(text):
             try:
-                return self._build(variant)
+                return self._build(variant, options)
             except CompilationError as error:
                 failed = error
         assert failed is not None
-        raise failed
+        raise _explained(failed)
 
-    def _build(self, variant: BuildVariant) -> "cl.Program":
+    def _build(self, variant: BuildVariant, others: Sequence[str]) -> "cl.Program":
         """Build one variant; let other processes compile the kernels of a new one."""
-        options = [*self._options, *variant.options]
+        options = [*self._options, *variant.options, *others]
         if self._precompile is None or not variant.is_new:
             return self._call_driver(variant.text, options)
         with self._precompile(variant.text) as compile_kernels:
@@ -213,10 +236,38 @@ class ProgramCache:
         try:
             program = cl.Program(self._context, text).build(options=options, cache_dir=False)
         except cl.Error as error:
-            log = "\n".join(log for _, log in getattr(error, "_build_log", [])) or str(error)
-            raise CompilationError(log, text) from error
+            raise CompilationError(_log_of(error), text) from error
         self._binaries.keep(text, options, program)
         return program
+
+    def build_own(self, code: str | bytes, options: Sequence[str]) -> "cl.Program":
+        """Build a program of the user's alone, as it is written: there are no build variants, and no other kernels.
+
+        `code`: OpenCL C, or SPIR-V; `options`: build options besides every build's. Raises `CompilationError`: the
+        driver rejects it.
+        """
+        all_options = [*self._options, *options]
+        text = code if isinstance(code, str) else ""
+        self._check_room(text)
+        with compiling("1 kernel", self._driver):
+            if isinstance(code, str):
+                return self._call_driver(code, all_options)
+            return in_another_thread(lambda: self._compiled_il(code, all_options), False)
+
+    def _compiled_il(self, code: bytes, options: list[str]) -> "cl.Program":
+        try:
+            return cl.Program(self._context, code).build(options=options, cache_dir=False)
+        except cl.Error as error:
+            raise CompilationError(_log_of(error), "") from error
+
+    def own_kernel(self, program: "cl.Program", name: str) -> Kernel:
+        """Return a new kernel object of a program that `build_own` returned.
+
+        Raises `pyopencl.Error`: the program has no such kernel.
+        """
+        self._check_room("")
+        kernel_is_new(self._driver)
+        return Kernel(new_kernel(program, name), program)
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Kernel:
         """Return a new kernel object of a source, which is built now if it has not been built.

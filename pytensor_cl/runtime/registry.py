@@ -3,21 +3,22 @@
 import copyreg
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from pytensor_cl.codegen.announcement import announce
-from pytensor_cl.errors import ContextNotDefined, OpenCLError, UnusableDevice
+from pytensor_cl.errors import ContextNotDefined, DeviceNotFound, OpenCLError, UnusableDevice
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, Settings, open_entry
-from pytensor_cl.runtime.device import discover, resolve
+from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
 from pytensor_cl.runtime.fork import forked_error, is_forked, opened_contexts
+from pytensor_cl.runtime.memory.device_memory import MemoryInfo
 
 _DEFAULT = "dev0"
 """The context of graphs that name none, if no flag and no call defines one."""
@@ -28,6 +29,7 @@ class _Registry:
     """Context names, and the contexts that are open."""
 
     specs: dict[str, str] = field(default_factory=dict)  # context name to device
+    by_flags: frozenset[str] = frozenset()  # names that the flags define
     contexts: dict[str, Context] = field(default_factory=dict)  # open contexts by name
     default: str | None = None  # the context of graphs that name none
     settings: Callable[[], Settings] = Settings  # called for the settings of a context when it is opened
@@ -77,15 +79,24 @@ def define_contexts(
         Why there are no contexts: each use of one raises a `ContextNotDefined` with this text.
     """
     _registry.specs = {**specs}
+    _registry.by_flags = frozenset(specs)
     _registry.flag_error = flag_error
     _registry.unusable.clear()
     _registry.default = default
     _registry.settings = settings or _registry.settings
 
 
+def check_settings(names: Iterable[str]) -> None:
+    """Raise a TypeError for a name that no field of `Settings` has."""
+    known = [one.name for one in fields(Settings)]
+    for name in names:
+        if name not in known:
+            raise TypeError(f"there is no setting {name!r} of a device; there are: {', '.join(known)}")
+
+
 def change_settings(**options: Any) -> None:
     """Change fields of `Settings` for contexts that are opened from now on."""
-    replace(Settings(), **options)  # raises a TypeError for an unknown field
+    check_settings(options)
     _registry.overrides.update(options)
 
 
@@ -113,20 +124,51 @@ def undefined_context(name: Any) -> ContextNotDefined:
     return ContextNotDefined(text)
 
 
+def _found(spec: str) -> DeviceEntry | None:
+    """Return the device that a string means; None if there is none."""
+    try:
+        return resolve(spec)
+    except DeviceNotFound:
+        return None
+
+
+def _described(entry: DeviceEntry | None) -> str:
+    return "no device" if entry is None else f"{entry.spec}, {entry.info.name}"
+
+
+def _check_taken(name: str, device: str) -> None:
+    """Refuse a device for a context that another device has; two strings may name one device."""
+    before = _registry.specs[name]
+    old, new = _found(before), _found(device)
+    if old is not None and old is new:
+        return
+    by_flags = ", by the flags" if name in _registry.by_flags else ""
+    free = next(n for n in (f"dev{i}" for i in range(1, len(_registry.specs) + 2)) if n not in _registry.specs)
+    raise ValueError(
+        f"context {name!r} is {before!r} already ({_described(old)}{by_flags}), it cannot become {device!r} "
+        f"({_described(new)}): take another name, pytensor_cl.use({device!r}, {free!r}), or choose this device first, "
+        f"by the flag device={device} or by this call before anything else names the context"
+    )
+
+
 def add_context(name: str, device: str) -> None:
-    """Define one more context name (or the same again).
+    """Define one more context name (or the same device again).
 
     Raises
     ------
+    TypeError
+        The name is no string.
     ValueError
-        The name means another device already.
+        The name means another device already, or is that of the host.
     """
     _check_flags()
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a context is a string such as 'dev0', not {name!r}")
+    if name == "cpu":
+        raise ValueError("'cpu' is the host's name: give the context another one, such as 'dev1'")
     if _registry.specs.get(name, device) != device:
-        raise ValueError(
-            f"context {name!r} is {_registry.specs[name]!r} already, it cannot become {device!r}: choose the device "
-            f"before anything uses the context, or another name, pytensor_cl.use({device!r}, '{name}_2')"
-        )
+        _check_taken(name, device)
+        return
     _registry.specs[name] = device
     _registry.default = _registry.default or name
 
@@ -274,6 +316,50 @@ def sync() -> None:
     """Wait until every queue of every context has finished."""
     for context in opened_contexts():
         context.queue.wait()
+        context.deferred_errors.check()
+
+
+def memory_info(context: str | None = None) -> MemoryInfo:
+    """Return how much memory a device has, and how much of it this process uses.
+
+    Other processes that use the device are not counted: OpenCL has no query for them.
+
+    Parameters
+    ----------
+    context
+        Name of the context; None is the default one. Its device is opened if it is not yet.
+
+    Returns
+    -------
+    MemoryInfo
+        The numbers at this moment.
+
+    Raises
+    ------
+    ContextNotDefined
+        There is no such context.
+    """
+    return get_context(context).memory.info()
+
+
+def free_memory(context: str | None = None) -> None:
+    """Release the memory that no array uses to the driver, after all enqueued work is done.
+
+    The next calls allocate again, and functions capture their graphs again. So this is for moments after which another
+    process, or something else in this one, needs the memory. Arrays that exist are not touched. No other thread may run
+    a function of the context meanwhile.
+
+    Parameters
+    ----------
+    context
+        Name of the context; None is the default one.
+
+    Raises
+    ------
+    ContextNotDefined
+        There is no such context.
+    """
+    get_context(context).memory.trim()
 
 
 def _restore(name: str, host: np.ndarray) -> GpuArray:

@@ -1,4 +1,6 @@
-"""Drivers that are installed although no ``.icd`` file names them, as in most containers that have a GPU.
+"""Drivers that are installed although no ``.icd`` file names them.
+
+That is so in most containers that have a GPU, and with the wheel of Intel's runtime for CPUs.
 
 The loader gets a folder with links to the ``.icd`` files that there are, and one file for each of these drivers, before
 it is first used. Where the user has set ``OCL_ICD_VENDORS``, nothing is changed.
@@ -14,17 +16,27 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2s
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import NamedTuple
 
 from pytensor_cl.codegen.folders import default_folder, problem_of
 from pytensor_cl.codegen.temporary import temporary_folder
-from pytensor_cl.runtime.icd import DEFAULT_FOLDER, icd_folder, library_problem
+from pytensor_cl.runtime.icd import default_icd_folder, icd_folder, library_problem
 
-__all__ = ["UnlistedDriver", "find_unlisted", "is_own_folder", "nvidia_problem", "use_unlisted_drivers"]
+__all__ = [
+    "UnlistedDriver",
+    "find_unlisted",
+    "is_own_folder",
+    "loader_folders",
+    "nvidia_problem",
+    "use_unlisted_drivers",
+]
 
 LIBRARIES = {"nvidia": "libnvidia-opencl.so", "amd": "libamdocl64.so", "intel": "libigdrcl.so"}
 """Libraries of drivers for GPUs, by the name of the platform; the file names may continue with a version."""
+WHEELS = {"intel-cpu": ("intel-opencl-rt", "libintelocl.so")}
+"""Drivers whose wheel brings no ``.icd`` file that can be used: the distribution, and the name of the library."""
 DEVICE_FILES = {
     "nvidia": ("nvidia[0-9]*", "dxg"),  # dxg: Windows' subsystem for Linux
     "amd": ("kfd",),
@@ -55,6 +67,7 @@ FOLDERS = (
 """Folders besides those that the dynamic loader knows, as patterns in the root folder."""
 LOADER_CACHE = Path("/etc/ld.so.cache")
 NVIDIA_MODULE = Path("/proc/driver/nvidia")  # exists where the kernel has the driver
+_NAME, _DIGEST = "drivers", re.compile("[0-9a-f]{32}")
 _PREFIX = "pytensor-cl-"
 _MARK = "made-by-pytensor-cl"
 _ELF_KIND, _ELF_MACHINE, _ELF_HEAD = slice(4, 6), slice(18, 20), 20
@@ -63,13 +76,14 @@ _ELF_KIND, _ELF_MACHINE, _ELF_HEAD = slice(4, 6), slice(18, 20), 20
 class UnlistedDriver(NamedTuple):
     """A driver's library that no ``.icd`` file names."""
 
-    name: str  # key of `LIBRARIES`
+    name: str  # key of `LIBRARIES` or `WHEELS`
     library: str  # the path
 
     @property
     def command(self) -> str:
         """Line for a root shell, which makes the driver known to all programs."""
-        return f"mkdir -p {DEFAULT_FOLDER} && echo {self.library} > {DEFAULT_FOLDER}/{self.name}.icd"
+        folder = default_icd_folder()
+        return f"mkdir -p {folder} && echo {self.library} > {folder}/{self.name}.icd"
 
     def __str__(self) -> str:
         """Return what was found, and how it is made permanent."""
@@ -150,6 +164,18 @@ def _has_file(library: str, folder: Path) -> bool:
     return any(path.name == library and path.exists() for path in paths)
 
 
+def _from_wheels() -> dict[str, Path]:
+    """Return the libraries of `WHEELS` that are installed for this interpreter, by the name of the driver."""
+    found = {}
+    for name, (distribution, library) in WHEELS.items():
+        with suppress(PackageNotFoundError, OSError):
+            paths = (Path(file.locate()) for file in files(distribution) or () if file.name == library)
+            path = next((path for path in paths if _is_for_this_process(path)), None)
+            if path is not None:
+                found[name] = path.parent.resolve() / library
+    return found
+
+
 def _device_files(name: str) -> list[Path]:
     with suppress(OSError):
         return [path for pattern in DEVICE_FILES[name] for path in DEVICES.glob(pattern)]
@@ -174,20 +200,35 @@ def _listed(folder: Path) -> set[str]:
 
 
 def find_unlisted(folder: Path) -> list[UnlistedDriver]:
-    """Return the drivers of this machine's GPUs that no ``.icd`` file of a folder names."""
+    """Return the drivers of this machine's GPUs, and of `WHEELS`, that no ``.icd`` file of a folder names."""
     present = {name: stem for name, stem in LIBRARIES.items() if _device_files(name)}
-    listed = _listed(folder) if present else set()
-    missing = {n: stem for n, stem in present.items() if not any(name.startswith(stem) for name in listed)}
-    libraries = {name: _find_library(stem) for name, stem in missing.items()}
+    wheels = _from_wheels()
+    listed = _listed(folder) if present or wheels else set()
+
+    def is_listed(stem: str) -> bool:
+        return any(name.startswith(stem) for name in listed)
+
+    libraries = {name: _find_library(stem) for name, stem in present.items() if not is_listed(stem)}
+    libraries |= {name: library for name, library in wheels.items() if not is_listed(library.name)}
     return [UnlistedDriver(name, str(library)) for name, library in libraries.items() if library is not None]
 
 
 # --- the folder for the loader ---
 
 
+def loader_folders() -> Path:
+    """Return the folder with the folders that are made for the loader, each named by a digest."""
+    return default_folder() / _NAME
+
+
 def is_own_folder(setting: str | Path) -> bool:
-    """Return whether a folder is one that this package made; child processes inherit the setting."""
-    return (Path(setting) / _MARK).is_file()
+    """Return whether a folder is one that this package made; child processes inherit the setting.
+
+    The folder may be gone, after ``pytensor-cl cache clear``.
+    """
+    folder = Path(setting)
+    is_gone = folder.parent.name == _NAME and _DIGEST.fullmatch(folder.name) is not None and not folder.exists()
+    return is_gone or (folder / _MARK).is_file()
 
 
 def _entries(folder: Path, found: list[UnlistedDriver]) -> dict[str, tuple[str, bool]]:
@@ -202,12 +243,12 @@ def _make_folder(base: Path, found: list[UnlistedDriver]) -> Path:
     Raises `OSError`: it cannot be made.
     """
     entries = _entries(base, found)
-    parent = default_folder() / "drivers"
+    parent = loader_folders()
     if problem_of(parent):
-        parent = temporary_folder() / "drivers"
+        parent = temporary_folder() / _NAME
         parent.mkdir(mode=0o700, exist_ok=True)
     folder = parent / blake2s(repr(sorted(entries.items())).encode(), digest_size=16).hexdigest()
-    if is_own_folder(folder):
+    if (folder / _MARK).is_file():
         return folder
     draft = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
     for name, (text, is_link) in entries.items():
@@ -225,8 +266,8 @@ def _make_folder(base: Path, found: list[UnlistedDriver]) -> Path:
 
 def _drivers_of(folder: Path) -> tuple[UnlistedDriver, ...]:
     """Return the drivers that a folder of this package adds; none if a library is gone."""
-    files = {name: folder / f"{_PREFIX}{name}.icd" for name in LIBRARIES}
-    found = [UnlistedDriver(name, icd.read_text().strip()) for name, icd in files.items() if icd.exists()]
+    icds = {name: folder / f"{_PREFIX}{name}.icd" for name in (*LIBRARIES, *WHEELS)}
+    found = [UnlistedDriver(name, icd.read_text().strip()) for name, icd in icds.items() if icd.exists()]
     return tuple(found) if all(Path(driver.library).exists() for driver in found) else ()
 
 

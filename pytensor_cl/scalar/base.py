@@ -37,6 +37,7 @@ from pytensor_cl.scalar.arithmetic import (
 from pytensor_cl.scalar.complex import COMPLEX
 from pytensor_cl.scalar.loop import EmitGraph, emit_loop
 from pytensor_cl.scalar.special import OF_PYMC, SPECIAL
+from pytensor_cl.scalar.user_kernel import UserScalar
 
 Values = tuple[Scalar, ...]
 Emit = Callable[..., Value]
@@ -59,6 +60,24 @@ class Rule(NamedTuple):
 
     emit: Emit
     cast: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class NamedOp:
+    """A function of NumPy's that is written as OpenCL C and is no scalar Op of PyTensor's; see `named.NAMED`.
+
+    `rule`: for real dtypes; `of_complex`: takes complex numbers of one dtype, None where there is no such function;
+    `takes_halves`: whether the rule takes float16 as it is stored, instead of float32.
+    """
+
+    name: str
+    rule: Rule
+    of_complex: Callable[..., Scalar] | None = None
+    takes_halves: bool = False
+
+
+type ScalarOp = ps.ScalarOp | NamedOp
+"""What `element_function` takes."""
 
 
 # Logic
@@ -231,53 +250,66 @@ MOVES: frozenset[type[ps.ScalarOp]] = frozenset({ps.Identity, ps.Second, ps.Swit
 """Ops that compute nothing: what they return need not be widened if it is float16."""
 
 
-def _kept(op: ps.ScalarOp) -> int:
+def _kept(op: ScalarOp) -> int:
     """Return how many of the first inputs keep their own dtype."""
     return 1 if type(op) in KEEP_FIRST else 0
 
 
-def _is_complex(op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> bool:
+def _is_complex(op: ScalarOp, values: Values, dtypes: Sequence[str]) -> bool:
     """Return whether an output is complex, or an input from which it is computed."""
     return any(map(is_complex, (*dtypes, *(value.dtype for value in values[_kept(op) :]))))
 
 
-def _cast_inputs(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Values:
+def _cast_inputs(emitter: Emitter, op: ScalarOp, values: Values, dtype: str) -> Values:
     kept = _kept(op)
     return values[:kept] + tuple(emitter.bind(emitter.cast(value, dtype)) for value in values[kept:])
 
 
-def _emit_complex(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
+def _name(op: ScalarOp) -> str:
+    return op.name if isinstance(op, NamedOp) else type(op).__name__
+
+
+def _emit_complex(emitter: Emitter, op: ScalarOp, values: Values, dtype: str) -> Scalar:
     """Write an Op of which an input or the output is complex; all inputs are cast to one dtype that holds each."""
-    emit = COMPLEX.get(type(op))
+    emit = op.of_complex if isinstance(op, NamedOp) else COMPLEX.get(type(op))
     if emit is None:
-        raise Unsupported(f"no OpenCL kernel for {type(op).__name__} of complex numbers yet")
+        raise Unsupported(f"no OpenCL kernel for {_name(op)} of complex numbers yet")
     own = [dtype] if is_complex(dtype) else []
     common = str(np.result_type("complex64", *(value.dtype for value in values[_kept(op) :]), *own))
     return emit(emitter, *_cast_inputs(emitter, op, values, common))
 
 
-def _rule(op: ps.ScalarOp) -> Rule | None:
+def _rule(op: ScalarOp) -> Rule | None:
+    if isinstance(op, NamedOp):
+        return op.rule
     kind = type(op)
     if kind not in RULES and kind.__module__ == "pymc.distributions.dist_math" and kind.__name__ in OF_PYMC:
         return Rule(OF_PYMC[kind.__name__])
     return RULES.get(kind)
 
 
-def _emit_real(emitter: Emitter, op: ps.ScalarOp, values: Values, dtype: str) -> Scalar:
+def _takes_halves(op: ScalarOp) -> bool:
+    return op.takes_halves if isinstance(op, NamedOp) else type(op) in MOVES
+
+
+def _emit_real(emitter: Emitter, op: ScalarOp, values: Values, dtype: str) -> Scalar:
     rule = _rule(op)
     if rule is None:
-        raise Unsupported(f"no OpenCL kernel for {type(op).__name__} yet")
-    if type(op) not in MOVES:
+        raise Unsupported(f"no OpenCL kernel for {_name(op)} yet")
+    if not _takes_halves(op):
         values, dtype = tuple(value.promote_half() for value in values if isinstance(value, Value)), computed(dtype)
     if rule.cast:
         values = _cast_inputs(emitter, op, values, dtype)
     return rule.emit(emitter, *values)
 
 
-def emit(emitter: Emitter, op: ps.ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
+def emit(emitter: Emitter, op: ScalarOp, values: Values, dtypes: Sequence[str]) -> Values:
     """Write one Op; return its outputs, bound to names."""
     if isinstance(op, ps.Composite):
         return _emit_graph(emitter, op, values)
+    if isinstance(op, UserScalar):
+        inputs = [emitter.cast(v, t) for v, t in zip(values, op.function.input_dtypes, strict=True)]
+        return tuple(map(emitter.bind, op.function.emit(emitter, inputs)))
     is_of_pairs = _is_complex(op, values, dtypes)
     if isinstance(op, ScalarLoop):
         if is_of_pairs:
@@ -314,7 +346,7 @@ def _check_dtype(dtype: str) -> str:
 class ScalarFunction:
     """A scalar Op as an element function (see `routines.elemwise.ElementFunction`)."""
 
-    scalar_op: ps.ScalarOp
+    scalar_op: ScalarOp
     input_dtypes: tuple[str, ...]
     output_dtypes: tuple[str, ...]
     preambles: tuple[str, ...] = field(init=False)
@@ -346,9 +378,7 @@ class ScalarFunction:
         return writer.body(outputs)
 
 
-def element_function(
-    scalar_op: ps.ScalarOp, input_dtypes: Sequence[str], output_dtypes: Sequence[str]
-) -> ScalarFunction:
+def element_function(scalar_op: ScalarOp, input_dtypes: Sequence[str], output_dtypes: Sequence[str]) -> ScalarFunction:
     """Return the OpenCL C of a scalar Op.
 
     Raises
@@ -364,7 +394,7 @@ class _Same:
 
     __slots__ = ("op",)
 
-    def __init__(self, op: ps.ScalarOp) -> None:
+    def __init__(self, op: ScalarOp) -> None:
         self.op = op
 
     def __eq__(self, other: object) -> bool:
@@ -381,7 +411,7 @@ def _function(same: _Same, input_dtypes: tuple[str, ...], output_dtypes: tuple[s
 
 
 def supported(
-    scalar_op: ps.ScalarOp, input_dtypes: Sequence[str], output_dtypes: Sequence[str], has_fp64: bool
+    scalar_op: ScalarOp, input_dtypes: Sequence[str], output_dtypes: Sequence[str], has_fp64: bool
 ) -> str | None:
     """Return None if a device can compute the Op, else the reason why not.
 

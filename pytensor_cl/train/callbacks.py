@@ -139,7 +139,7 @@ class Checkpoint:
 
     def __init__(
         self,
-        path: str | os.PathLike,
+        path: str | os.PathLike[str],
         every: int | None = 1,
         keep: int | None = 2,
         best: str | None = None,
@@ -190,7 +190,7 @@ class CSVLog:
         The file, which is replaced.
     """
 
-    def __init__(self, path: str | os.PathLike) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
 
     def on_begin(self, run: Run) -> None:
@@ -218,7 +218,7 @@ class Plot:
         The number of epochs between two pictures; there is one at the end too.
     """
 
-    def __init__(self, path: str | os.PathLike, every: int = 1) -> None:
+    def __init__(self, path: str | os.PathLike[str], every: int = 1) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1 epoch; got {every}")
         self._path, self._every = Path(path), every

@@ -167,7 +167,7 @@ class DaskArrays(Source):
     def _chunks(self, epoch: int, order: Sequence[int]) -> Iterator[list[np.ndarray]]:
         with ThreadPoolExecutor(1, "pytensor_cl chunks") as pool:
             left = deque(order)
-            ahead: deque[Future] = deque()
+            ahead: deque[Future[Any]] = deque()
             while left or ahead:
                 while left and len(ahead) < 2:
                     ahead.append(pool.submit(self._chunk, epoch, left.popleft()))

@@ -105,7 +105,8 @@ class _Cluster:
                     gone = sorted(set(workers) - set(self.workers()))
                     if gone:
                         raise _Lost(f"lost: {', '.join(gone)}") from None
-            return self._client.gather(futures)
+            results: list[Any] = self._client.gather(futures)
+            return results
         except self._lost as error:
             raise _Lost(str(error)) from error
         finally:
@@ -203,7 +204,9 @@ class DistributedStep:
             return cluster.start(left[1], add, left[0], right[0]), left[1]
 
         total, _ = tree_sum(0, len(parts), lambda *ends: known.get(ends), added)
-        return cluster.each(self.workers, replica.call_replica, self._training, "update", self._count, total)[0]
+        results = cluster.each(self.workers, replica.call_replica, self._training, "update", self._count, total)
+        found: list[np.ndarray] = results[0]
+        return found
 
     def _retried(self, action: Callable[[], Any]) -> Any:
         """Return what an action returns; it is tried again if workers are lost."""
@@ -314,7 +317,9 @@ class DistributedStep:
         def attempt() -> list[np.ndarray]:
             worker = self.workers[0]
             sent = self._cluster.sent(worker, arrays, sum(array.nbytes for array in arrays))
-            return self._cluster.each([worker], replica.call_replica, self._training, "evaluate", sent)[0]
+            results = self._cluster.each([worker], replica.call_replica, self._training, "evaluate", sent)
+            found: list[np.ndarray] = results[0]
+            return found
 
         return dict(zip(self._definition.results, self._retried(attempt), strict=True))
 
@@ -340,7 +345,8 @@ def _pickled(build: Callable[[], Any]) -> bytes:
     import cloudpickle  # Dask needs it
 
     try:
-        return cloudpickle.dumps(build)
+        pickled: bytes = cloudpickle.dumps(build)
+        return pickled
     except Exception as error:
         raise TypeError(
             f"build cannot be sent to workers: {error}. Make what it needs inside of it, such as open files and locks"

@@ -152,7 +152,7 @@ def _rows(inputs: Sequence[Variable]) -> Variable:
     return inputs[0].shape[0] if inputs[0].type.ndim else pt.as_tensor(np.int64(1))
 
 
-def _without_overlap(what: str, first: Mapping, second: Mapping) -> Mapping:
+def _without_overlap(what: str, first: Mapping[Any, Any], second: Mapping[Any, Any]) -> Mapping[Any, Any]:
     both = [str(variable) for variable in second if variable in first]
     if both:
         raise ValueError(f"two updates for one variable, by {what} and by others: {', '.join(both)}")

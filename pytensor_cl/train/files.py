@@ -84,7 +84,7 @@ def save_keys(what: Any) -> list[str]:
     return [name for part in _collect(what) for name in part]
 
 
-def save(path: str | os.PathLike, what: Any, *, metadata: Mapping[str, str] | None = None) -> None:
+def save(path: str | os.PathLike[str], what: Any, *, metadata: Mapping[str, str] | None = None) -> None:
     """Write variables to a safetensors file, at once or not at all.
 
     The names of variables are the keys; the state of an optimizer has ``optimizer/`` before its names; states of random
@@ -133,7 +133,7 @@ def save(path: str | os.PathLike, what: Any, *, metadata: Mapping[str, str] | No
             raise OSError(f"{draft} is not what was written")
 
 
-def check_folder(path: str | os.PathLike) -> None:
+def check_folder(path: str | os.PathLike[str]) -> None:
     """Raise FileNotFoundError if the folder of a file that will be written is not there."""
     folder = Path(path).resolve().parent
     if not folder.is_dir():
@@ -179,7 +179,7 @@ def _header(path: Path) -> dict[str, Any]:
     return {name: entry for name, entry in _entries(path)[0].items() if name != "__metadata__"}
 
 
-def read_metadata(path: str | os.PathLike) -> dict[str, str]:
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return the texts in the header of a safetensors file.
 
     Parameters
@@ -229,7 +229,7 @@ def _check_format(path: Path, texts: Mapping[str, str]) -> None:
 
 
 def load(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     what: Any,
     *,
     names: Mapping[str, str] | None = None,
@@ -294,7 +294,7 @@ def load(
             generators[name].set_value(random_states.with_state(generators[name].get_value(), texts[key]))
 
 
-def read_arrays(path: str | os.PathLike, beginning: str) -> dict[str, np.ndarray]:
+def read_arrays(path: str | os.PathLike[str], beginning: str) -> dict[str, np.ndarray]:
     """Return the arrays of a file whose names begin so."""
     header = _header(Path(path))
     return _read(Path(path), {name: name for name in header if name.startswith(beginning)}, header)

@@ -172,7 +172,7 @@ def fit(
     seed: int = 0,
     validation: Any = None,
     evaluate: Callable[..., Any] | None = None,
-    checkpoint: str | os.PathLike | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     state: Any = None,
     prefetch: int = 2,

@@ -43,7 +43,7 @@ def cut(batch: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
     return [tuple(array[begin:end] if array.ndim else array for array in arrays) for begin, end in pairwise(bounds)]
 
 
-def tree_sum(first: int, last: int, known: Callable[[int, int], Any], add: Callable[[Any, Any], Any]) -> Any:
+def tree_sum[T](first: int, last: int, known: Callable[[int, int], T | None], add: Callable[[T, T], T]) -> T:
     """Return the sum of the parts from `first` to before `last`.
 
     The left half has the largest power of two of parts that is less than all. `known` returns the sum of a range if
@@ -150,7 +150,7 @@ def _as_float(value: Variable) -> Variable:
 def compiled(
     inputs: Sequence[Variable],
     outputs: Sequence[Variable],
-    updates: Mapping,
+    updates: Mapping[Any, Any],
     mode: Any,
     **options: Any,
 ) -> Any:
@@ -221,7 +221,8 @@ class PartDevice:
         for variable, key in zip(self._generators, keys, strict=True):
             kind = type(variable.get_value(borrow=True).bit_generator)
             variable.set_value(np.random.Generator(kind(np.random.SeedSequence([*key, k]))), borrow=True)
-        return self._compute(*part)
+        sums: Sums = self._compute(*part)
+        return sums
 
     def add(self, first: Sums, second: Sums) -> Sums:
         """Return the sums of two ranges of parts that this device computed."""

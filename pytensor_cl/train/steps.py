@@ -145,7 +145,7 @@ class _Parts:
             total = self._devices[0].total(numbered, keys, 0, len(parts))
         else:
             total = self._divided(numbered, keys)
-        results = self.update(*total)
+        results: Sequence[Any] = self.update(*total)
         for variable, generator in zip(self._generators, following, strict=True):
             variable.set_value(generator, borrow=True)
         return results
@@ -175,7 +175,7 @@ def check_batch(batch: Sequence[Any], inputs: Sequence[Variable]) -> None:
         raise TypeError(f"a batch of this step has {len(inputs)} arrays: {list(inputs)}; got {len(batch)}")
 
 
-def _checked_devices(devices: Sequence[str], mode: Any, further: Mapping | None) -> list[str]:
+def _checked_devices(devices: Sequence[str], mode: Any, further: Mapping[Any, Any] | None) -> list[str]:
     """Return the names of contexts, all of which are defined."""
     devices = [devices] if isinstance(devices, str) else list(devices)
     if not devices or len(set(devices)) < len(devices):

@@ -79,7 +79,7 @@ def test_a_line_says_that_a_graph_of_float64_is_on_the_host(texts, monkeypatch, 
         pytensor.function([d], pt.exp(d), mode="OPENCL")
     (line,) = capsys.readouterr().err.splitlines()
     assert "the host computes a graph, because" in line and "has no double precision (float64)" in line
-    assert "floatX=float32" in line
+    assert "float64 comes from d. Make them float32, by floatX=float32" in line
     _remove(os.getpid())
 
 
@@ -88,6 +88,20 @@ def test_float64_raises_if_the_flag_requires_it(texts):
     flag = pytensor.config.change_flags(opencl__float64="raise")
     with flag, pytest.raises(UnsupportedDtype, match="opencl__float64=raise"):
         pytensor.function([d], pt.exp(d), mode="OPENCL")
+
+
+def test_the_origin_of_float64_is_named(texts):
+    y, n = pt.fvector("y"), pt.lvector("n")
+    for result, origin in (
+        (y * n, "Mul of float32 and int64"),
+        (pt.cast(y, "float64") + 1, "Cast{float64} of float32"),
+        (y * np.arange(3.0), r"the constant \[0. 1. 2.\]"),
+    ):
+        flag = pytensor.config.change_flags(opencl__float64="raise")
+        with flag, pytest.raises(UnsupportedDtype, match=rf"float64 comes from {origin}.*x.astype\('float32'\)"):
+            pytensor.function([y, n], result, mode="OPENCL", on_unused_input="ignore")
+    with pytest.raises(UnsupportedDtype, match=r"float64 cannot be used on it. Give it float32, by x.astype"):
+        pytensor_cl.shared(np.ones(3))
 
 
 @pytest.mark.parametrize("float64", ["auto", "raise"])

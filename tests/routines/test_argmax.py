@@ -3,8 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from pytensor_cl.codegen.dtypes import SUPPORTED, is_special
-from pytensor_cl.routines.argmax import Argmax
+from pytensor_cl.codegen.dtypes import SUPPORTED, is_complex
+from pytensor_cl.errors import UnsupportedDtype
+from pytensor_cl.routines.argmax import Argmax, Argmin
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.reduction import plan as reduction_plan
 from pytensor_cl.runtime.layout import Layout
@@ -18,7 +19,8 @@ VIEWS = {
 }
 SUBSETS = [axes for n in range(4) for axes in itertools.combinations(range(3), n)]
 
-DTYPES = [dtype for dtype in SUPPORTED if not is_special(dtype)]  # see tests/ops/test_special_dtypes.py
+DTYPES = [dtype for dtype in SUPPORTED if not is_complex(dtype)]
+BOTH = ((Argmax, np.argmax), (Argmin, np.argmin))
 
 
 @pytest.fixture(params=SCHEDULES)
@@ -34,11 +36,11 @@ def values(rng, shape, dtype):
     return host
 
 
-def expected(host, axes):
+def expected(host, axes, function=np.argmax):
     """As PyTensor's own: the reduced axes last, and flattened."""
     outer = [d for d in range(host.ndim) if d not in axes]
     count = np.prod([host.shape[d] for d in axes], dtype=int)
-    return np.argmax(host.transpose(*outer, *axes).reshape(*(host.shape[d] for d in outer), count), axis=-1)
+    return function(host.transpose(*outer, *axes).reshape(*(host.shape[d] for d in outer), count), axis=-1)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -50,6 +52,35 @@ def test_every_dtype(context, rng, schedule, axis):
         (got,) = routine(context.from_host(host))
         assert got.dtype == np.int64
         np.testing.assert_array_equal(got.to_host(), np.argmax(host, axis), err_msg=dtype)
+
+
+def test_least_of_every_dtype(context, rng, schedule):
+    """The lowest value of a dtype counts, which has no negation that is greater."""
+    kinds = ("bool", "uint8", "int64", "float16", "float32")
+    routines = {dtype: Argmin(context, dtype, 2, (1,), schedule=schedule) for dtype in kinds}
+    context.build(source for routine in routines.values() for source in routine.sources())
+    for dtype, routine in routines.items():
+        host = values(rng, (37, 141), dtype)
+        low = False if dtype == "bool" else -np.inf if host.dtype.kind == "f" else np.iinfo(dtype).min
+        host[3, 70] = host[3, 80] = low
+        got = routine(context.from_host(host))[0].to_host()
+        np.testing.assert_array_equal(got, np.argmin(host, 1), err_msg=dtype)
+    for kind in (Argmax, Argmin):
+        with pytest.raises(UnsupportedDtype, match=f"no {kind.name} kernel of complex64"):
+            kind(context, "complex64", 1)
+
+
+def test_least_of_every_pattern(context, rng, schedule):
+    """Of two passes, of columns, of short rows and of rows, with views."""
+    shapes = (((300_001,), (0,)), ((20_011, 40), (0,)), ((101, 1, 3), (1, 2)), ((5, 3, 70), (0, 2)))
+    for shape, axes in shapes:
+        host = values(rng, shape, "float32")
+        routine = Argmin(context, "float32", len(shape), axes, schedule=schedule)
+        device = context.from_host(host)
+        for view in (lambda x: x, lambda x: x[::-1, ...]):
+            np.testing.assert_array_equal(routine(view(device))[0].to_host(), expected(view(host), axes, np.argmin))
+    with pytest.raises(ValueError, match="attempt to get argmin of an empty sequence"):
+        routine.layout(Layout.contiguous((3, 2, 0)))
 
 
 def test_axes_and_layouts(context, rng, schedule):
@@ -137,8 +168,9 @@ def test_special_values(context, schedule):
         host = np.tile(np.array(rows, dtype), (1, 40))
         for x in (host, host[:, ::-1], host.T):
             for axis in (0, 1):
-                (got,) = Argmax(context, dtype, 2, (axis,), schedule=schedule)(context.from_host(x))
-                np.testing.assert_array_equal(got.to_host(), np.argmax(x, axis))
+                for kind, function in BOTH:
+                    (got,) = kind(context, dtype, 2, (axis,), schedule=schedule)(context.from_host(x))
+                    np.testing.assert_array_equal(got.to_host(), function(x, axis))
 
 
 def test_output_with_strides(context, rng, schedule):

@@ -1,9 +1,13 @@
 """Arrays on a device and their views."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pytensor_cl.errors import OutOfDeviceMemory
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.device_copy import Copies
 
 
 @pytest.fixture
@@ -53,6 +57,56 @@ def test_copies_of_large_arrays(context, rng, count):
     value = rng.integers(0, 255, count + 5, "uint8")
     view = context.from_host(value)[5:]
     np.testing.assert_array_equal(view.copy().to_host(), value[5:])
+
+
+def reshaped(x, *shape):
+    return x.with_layout(x.layout.reshape(shape)) if isinstance(x, GpuArray) else x.reshape(shape)
+
+
+STRIDED = (
+    lambda x: x[::10],
+    lambda x: x[::-1].T,
+    lambda x: x[5:, ::-3],
+    lambda x: reshaped(x, 2, 3, 2, 5, 2, 3, 2, 2, 2, 3)[:, ::-1, :, ::2, :, ::2, :, :, ::-1, ::2],
+    lambda x: x[3:3],
+)
+
+
+@pytest.mark.parametrize("schedule", ["cpu", "simt"])
+def test_copies_are_dense(context, rng, schedule):
+    """Whatever the strides, with the memory of the elements alone."""
+    copies = Copies(
+        context.queue, context.programs, replace(context.info, kind={"cpu": "cpu", "simt": "gpu"}[schedule])
+    )
+    for dtype in ("int8", "float16", "float32", "complex128"):
+        value = rng.integers(0, 100, (60, 144)).astype(dtype)
+        array = context.from_host(value)
+        for view in STRIDED:
+            source, want = view(array), view(value)
+            target = context.empty((3, *source.shape), dtype)[1]
+            if source.size:
+                copies.gather(target, source)
+                np.testing.assert_array_equal(target.to_host(), want)
+            copied = source.copy()
+            assert copied.layout.is_contiguous and (copied.dtype, copied.shape) == (want.dtype, want.shape)
+            assert copied.buffer.size <= max(64, 2 * want.nbytes)
+            np.testing.assert_array_equal(copied.to_host(), want)
+    alone = context.from_host(np.float32(3))
+    wide = alone.with_layout(alone.layout.broadcast_to((4, 5))).copy()
+    assert wide.layout.is_contiguous and (wide.to_host() == 3).all()
+
+
+def test_downloads_of_a_few_elements_of_many(context, rng, monkeypatch):
+    """They are gathered on the device, where the host cannot read its memory."""
+    monkeypatch.setattr("pytensor_cl.runtime.context._LARGE_SPAN", 1000)
+    value = rng.normal(size=20_000).astype("float32")
+    array = context.from_host(value)
+    monkeypatch.setattr(context.mappings, "view", lambda array: None)
+    gathered = []
+    monkeypatch.setattr(context, "copy", lambda a, copy=context.copy: gathered.append(a.shape) or copy(a))
+    for view in (lambda x: x[::-1000], lambda x: x[7::2], lambda x: x[::3]):
+        np.testing.assert_array_equal(view(array).to_host(), view(value))
+    assert gathered == [(20,), (6667,)]
 
 
 def test_indices_out_of_range(array):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -12,8 +13,9 @@ from pytensor_cl.cli import devices, doctor
 from pytensor_cl.cli.finding import Finding
 from pytensor_cl.errors import DeviceNotFound
 from pytensor_cl.runtime import device, unlisted_drivers
+from pytensor_cl.runtime.icd import icd_folder
 from pytensor_cl.runtime.names import bundled_folder
-from pytensor_cl.runtime.unlisted_drivers import UnlistedDriver, find_unlisted, use_unlisted_drivers
+from pytensor_cl.runtime.unlisted_drivers import WHEELS, UnlistedDriver, find_unlisted, use_unlisted_drivers
 from tests.helpers import run_script
 
 
@@ -27,6 +29,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(unlisted_drivers, "FOLDERS", (f"{tmp_path}/nowhere*", f"{tmp_path}/lib"))
     monkeypatch.setattr(unlisted_drivers, "LOADER_CACHE", tmp_path / "ld.so.cache")
     monkeypatch.setattr(unlisted_drivers, "NVIDIA_MODULE", tmp_path / "module")
+    monkeypatch.setattr(unlisted_drivers, "WHEELS", {})
     monkeypatch.setattr(unlisted_drivers, "default_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(unlisted_drivers, "use_unlisted_drivers", cache(use_unlisted_drivers.__wrapped__))
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
@@ -100,6 +103,40 @@ def test_listed_drivers(machine, monkeypatch, listed):
     assert bool(libraries(machine)) == ("does not" in listed)
 
 
+def test_the_wheel_of_intels_runtime(machine, monkeypatch):
+    (machine / "dev" / "nvidia3").unlink()
+    metadata = machine / "site" / "intel_opencl_rt-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: intel-opencl-rt\nVersion: 1\n")
+    (metadata / "RECORD").write_text("../lib/libintelocl.so,,\n../lib/libintelocl.so.1,,\n")
+    monkeypatch.syspath_prepend(machine / "site")
+    monkeypatch.setattr(unlisted_drivers, "WHEELS", WHEELS)
+    assert libraries(machine) == {}  # uninstalled by hand
+    put(machine / "lib" / "libintelocl.so", machine / "lib" / "libintelocl.so.1")
+    assert libraries(machine) == {"intel-cpu": "lib/libintelocl.so"}
+    unlisted_drivers.use_unlisted_drivers()
+    (icd,) = Path(os.environ["OCL_ICD_VENDORS"]).glob("*.icd")
+    assert icd.read_text() == f"{machine}/lib/libintelocl.so\n"
+    unlisted_drivers.use_unlisted_drivers.cache_clear()  # as a child process
+    assert [driver.name for driver in unlisted_drivers.use_unlisted_drivers()] == ["intel-cpu"]
+    (machine / "vendors" / "intel-cpu.icd").write_text("/elsewhere/lib/libintelocl.so")  # the wheel's own
+    assert libraries(machine) == {"intel-cpu": "lib/libintelocl.so"}
+    (machine / "vendors" / "intel.icd").write_text(f"{machine}/lib/libintelocl.so")
+    assert libraries(machine) == {}
+
+
+def test_the_folder_of_a_conda_environment(machine, monkeypatch):
+    monkeypatch.delenv("OPENCL_VENDOR_PATH")
+    monkeypatch.setattr(sys, "prefix", str(machine))
+    assert icd_folder() == Path("/etc/OpenCL/vendors")
+    (machine / "conda-meta").mkdir()
+    (machine / "conda-meta" / "python-3.12.json").touch()
+    assert icd_folder() == Path("/etc/OpenCL/vendors")  # pyopencl is pip's, and its loader too
+    (machine / "conda-meta" / "pyopencl-2026.1.json").touch()
+    assert icd_folder() == machine / "etc/OpenCL/vendors"
+    assert f"> {machine}/etc/OpenCL/vendors/amd.icd" in UnlistedDriver("amd", "/lib/libamdocl64.so").command
+
+
 def test_the_folder_of_the_loader(machine):
     put(machine / "lib" / "libnvidia-opencl.so.1")
     other = machine / "vendors" / "other.icd"
@@ -119,6 +156,16 @@ def test_the_folder_of_the_loader(machine):
     (machine / "lib" / "libnvidia-opencl.so.1").unlink()
     assert unlisted_drivers.use_unlisted_drivers() == ()
     assert "OCL_ICD_VENDORS" not in os.environ
+
+
+def test_a_child_process_of_one_whose_folder_was_removed(machine):
+    put(machine / "lib" / "libnvidia-opencl.so.1")
+    unlisted_drivers.use_unlisted_drivers()
+    setting = os.environ["OCL_ICD_VENDORS"]
+    shutil.rmtree(setting)  # as pytensor-cl cache clear does
+    unlisted_drivers.use_unlisted_drivers.cache_clear()
+    assert [driver.name for driver in unlisted_drivers.use_unlisted_drivers()] == ["nvidia"]
+    assert os.environ["OCL_ICD_VENDORS"] == setting and Path(setting).is_dir()
 
 
 def test_the_users_setting_wins(machine, monkeypatch):
@@ -190,7 +237,7 @@ def test_a_stand_in_answers(machine):
         import pyopencl  # by the user, before
         from pytensor_cl.runtime import unlisted_drivers as module
         module.DEVICES, module.FOLDERS = Path({str(machine / "dev")!r}), ({str(machine / "lib")!r},)
-        module.LOADER_CACHE = Path("/nowhere")
+        module.LOADER_CACHE, module.WHEELS = Path("/nowhere"), {{}}
         from pytensor_cl.runtime import device
         seen["names"] = [driver.name for driver in device.unlisted_drivers()]
         seen["platforms"] = [platform.name for platform in pyopencl.get_platforms()]

@@ -18,6 +18,7 @@ from pytensor_cl.linker.aliasing import mutated_inputs
 from pytensor_cl.linker.graphs.buffers import BufferBinding
 from pytensor_cl.linker.types import Cell, GuardFailure, Thunk
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
+from pytensor_cl.ops.names import short_name
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.launch_capture import Launch
@@ -171,11 +172,11 @@ def _index_inputs(dependencies: Iterable[Variable]) -> list[Variable]:
 def capture_blocker(node: Apply) -> str:
     """Return why a node cannot be captured; empty if that is not known before it runs."""
     if isinstance(node.op, GpuOp) and not node.op.is_capturable:
-        return f"{node.op} depends on host values that differ in each call"
+        return f"{short_name(node.op)} depends on host values that differ in each call"
     if isinstance(node.op, (GpuOp, GpuFromHost, HostFromGpu, *SHAPES)):
         return ""
     if any(context_of(v) for v in (*node.inputs, *node.outputs)):
-        return f"{node.op} handles device arrays itself"
+        return f"{short_name(node.op)} handles device arrays itself"
     return ""
 
 

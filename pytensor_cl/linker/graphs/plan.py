@@ -14,6 +14,7 @@ from pytensor_cl.linker.graphs.memory import Allocation, MemoryPlan, make_plan
 from pytensor_cl.linker.graphs.trace import Trace
 from pytensor_cl.linker.types import StepProgram
 from pytensor_cl.ops.base import GpuOp
+from pytensor_cl.ops.names import short_name
 from pytensor_cl.ops.transfer import GpuFromHost, HostFromGpu
 from pytensor_cl.runtime.launch_capture import CapturedAllocation
 from pytensor_cl.runtime.memory.host_mapping import is_worthwhile
@@ -131,13 +132,13 @@ def _allocations(plan: GraphPlan, program: StepProgram, trace: Trace) -> dict[in
     lifetimes: dict[int, list[int]] = {}
     for time, (node, memories) in enumerate(_uses(program, trace)):
         for memory in plan.unassigned(memories):
-            labels.setdefault(memory.number, (f"workspace of {node.op}", None, "", memory.nbytes))
+            labels.setdefault(memory.number, (f"workspace of {short_name(node.op)}", None, "", memory.nbytes))
             lifetimes.setdefault(memory.number, [time, time])[1] = time
     for variable, (memory, dtype, layout) in trace.locations.items():
         for allocation in plan.unassigned([memory]):
             label = labels.get(allocation.number)
             if label is not None and label[1] is None:
-                name = variable.name or str(variable.owner.op)
+                name = variable.name or short_name(variable.owner.op)
                 labels[allocation.number] = name, layout.shape, str(dtype), allocation.nbytes
     return {number: Allocation(*labels[number], *lifetimes[number]) for number in lifetimes}
 

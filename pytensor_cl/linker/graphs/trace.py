@@ -9,6 +9,7 @@ from pytensor_cl.linker.graphs.guards import HostValues, launches_with_scalars
 from pytensor_cl.linker.graphs.slices import DynamicSlices, GraphParameters, SliceBinding, split_offset, sub_buffer
 from pytensor_cl.linker.types import StepProgram, StepRunner
 from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.names import short_name
 from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -155,7 +156,7 @@ def _note_results(
     launches, routine = trace.launches[-1], program.routines.get(node)
     takes_scalars = bool(launches and values.changing_scalars(node, routine))
     if takes_scalars and routine is not None and not launches_with_scalars(routine, launches):
-        trace.fail(f"no kernel of {node.op} takes its values", at)
+        trace.fail(f"no kernel of {short_name(node.op)} takes its values", at)
 
 
 def _is_imported(program: StepProgram, variable: Variable) -> bool:

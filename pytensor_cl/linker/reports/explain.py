@@ -1,9 +1,10 @@
 """The report on a compiled function: where each node runs and why, and what is transferred."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf, prod
+from os import PathLike
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -13,17 +14,20 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor_cl.linker.graphs.graph import CapturedGraph
 from pytensor_cl.linker.graphs.memory import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
-from pytensor_cl.linker.reports.tables import Table, lines
-from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
+from pytensor_cl.linker.reports.page import fragment, page, save
+from pytensor_cl.linker.reports.tables import UNLIMITED, Table, html, lines, to_scale
+from pytensor_cl.linker.selection.backends import DEVICE, HOST
 from pytensor_cl.linker.selection.vm import SelectedSignature, SelectingVM
 from pytensor_cl.ops.adapters import methods_of
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.ifelse import GpuLazyIfElse
+from pytensor_cl.ops.names import full_name, short_name, variable_name
 from pytensor_cl.ops.optimize import DeviceObjectiveOp
 from pytensor_cl.ops.registry import noted_reason
 from pytensor_cl.ops.scan import GpuScan
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.rewriting.host_graph.graph import host_graph_of
+from pytensor_cl.rewriting.host_graph.known_faults import NUMBA, C
 from pytensor_cl.rewriting.placement.placement import reason_of
 from pytensor_cl.runtime.registry import default_context_name
 from pytensor_cl.sharedvar import DeviceCell
@@ -193,7 +197,7 @@ class GraphReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The report on a function; ``print`` shows it as a table.
+    """The report on a function; ``print`` shows it as a table, notebooks as HTML.
 
     Attributes
     ----------
@@ -214,6 +218,8 @@ class Explanation:
         inside them.
     problems
         Internal errors that made no call fail: of estimates, and of the comparison of calls.
+    full_names
+        Whether names of nodes are not shortened.
     """
 
     device_nodes: tuple[DeviceNode, ...]
@@ -226,56 +232,80 @@ class Explanation:
     graph_breaks: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
     inner_nodes: tuple[InnerNode, ...] = ()
+    full_names: bool = False
 
-    def __str__(self) -> str:
+    def _head(self) -> str:
         each_call = [t for t in self.transfers if t.when == "each call"]
         known = sum(t.nbytes or 0 for t in each_call)
         unknown = sum(t.nbytes is None for t in each_call)
         size = f"{known:,} bytes" + (f" and {unknown} of unknown size" if unknown else "")
-        head = (
+        return (
             f"{len(self.device_nodes)} nodes on devices, {len(self.host_nodes)} on the host, "
             f"{len(each_call)} transfers per call ({size})"
         )
-        tables = (
-            *(self._device_table(), self._host_table(), self._inner_table()),
+
+    def _parts(self) -> list[Table | str]:
+        """Return the report: tables, and sentences between them."""
+        breaks = Table(("graph break", "reason"), self.graph_breaks if self.captured_graphs else ())
+        parts: tuple[Table | str, ...] = (
+            *(self._head(), self._device_table(), self._host_table(), *self._inner_tables()),
             *(self._transfer_table(), self._choice_table()),
-            *(self._graph_table(), self._allocation_table()),
-            _table(("graph break", "reason"), self.graph_breaks if self.captured_graphs else ()),
+            *(self._graph_table(), self._allocation_table(), breaks),
             f"Every call runs where these tables say: {self.fixed}." if self.device_nodes and self.fixed else "",
             self.not_captured and f"Calls are not captured: {self.not_captured}.",
             *(f"A defect of pytensor-cl: {problem}." for problem in self.problems),
         )
-        return "\n\n".join(filter(None, (head, *tables)))
+        return [part for part in parts if (part.rows if isinstance(part, Table) else part)]
 
-    def _device_table(self) -> str:
+    def __str__(self) -> str:
+        widest = UNLIMITED if self.full_names else WIDEST
+        return "\n\n".join(p if isinstance(p, str) else "\n".join(lines(p, widest)) for p in self._parts())
+
+    def _repr_html_(self) -> str:
+        return fragment(html(self._parts()))
+
+    def to_html(self, path: str | PathLike[str]) -> None:
+        """Write the report as a page of HTML, which needs no other file.
+
+        Parameters
+        ----------
+        path
+            A file, ``.html``.
+        """
+        save(path, page("Explanation of a function", html(self._parts())))
+
+    def _name(self, op: Any) -> str:
+        return full_name(op) if self.full_names else short_name(op)
+
+    def _device_table(self) -> Table:
         rows = [
-            (n.context, str(n.op), ", ".join(_type(v) for v in n.node.outputs), ", ".join(n.methods))
+            (n.context, self._name(n.op), ", ".join(_type(v) for v in n.node.outputs), ", ".join(n.methods))
             for n in self.device_nodes
         ]
         if any(n.methods for n in self.device_nodes):
-            return _table(("context", "device node", "result", "method so far"), rows)
-        return _table(("context", "device node", "result"), [row[:3] for row in rows])
+            return Table(("context", "device node", "result", "method so far"), rows)
+        return Table(("context", "device node", "result"), [row[:3] for row in rows])
 
-    def _host_table(self) -> str:
-        return _table(("host node", "reason"), [(str(n.op), n.reason) for n in self.host_nodes])
+    def _host_table(self) -> Table:
+        return Table(("host node", "reason"), [(self._name(n.op), n.reason) for n in self.host_nodes])
 
-    def _inner_table(self) -> str:
-        """The nodes of inner graphs; the Op that has one by its number among them."""
+    def _inner_tables(self) -> tuple[Table, Table]:
+        """The nodes of inner graphs, and refused loops; the Op that has a graph by its number among them."""
         outer = list({id(n.outer): n.outer for n in self.inner_nodes}.values())
-        names = {id(op): f"{_inner_kind(op)} {k}" for k, op in enumerate(outer, 1)}
-        rows = [(names[id(n.outer)], str(n.op), n.place, n.reason) for n in self.inner_nodes]
+        names = {id(op): f"{inner_kind(op)} {k}" for k, op in enumerate(outer, 1)}
+        rows = [(names[id(n.outer)], self._name(n.op), n.place, n.reason) for n in self.inner_nodes]
         refused = [(names[id(op)], op.refusal) for op in outer if isinstance(op, GpuScan) and op.refusal]
-        tables = (
-            _table(("inside", "node", "place", "reason"), rows),
-            _table(("launched step by step", "why it is not one kernel"), refused),
+        return (
+            Table(("inside", "node", "place", "reason"), rows),
+            Table(("launched step by step", "why it is not one kernel"), refused),
         )
-        return "\n\n".join(filter(None, tables))
 
-    def _transfer_table(self) -> str:
+    def _transfer_table(self) -> Table:
         rows = [(t.direction, t.what, "?" if t.nbytes is None else f"{t.nbytes:,}", t.when) for t in self.transfers]
-        return _table(("transfer", "value", "bytes", "when"), rows)
+        bars = {2: to_scale(t.nbytes for t in self.transfers)}
+        return Table(("transfer", "value", "bytes", "when"), rows, bars)
 
-    def _choice_table(self) -> str:
+    def _choice_table(self) -> Table:
         rows = [
             (
                 ", ".join(map(str, c.shapes)) or "fixed",
@@ -285,22 +315,25 @@ class Explanation:
             )
             for c in self.choices
         ]
-        return _table(("calls with shapes like", "run on", "device", "NUMBA", "C", "why"), rows)
+        by_row = [to_scale(c.seconds.get(name) for name in (DEVICE, NUMBA, C)) for c in self.choices]
+        bars = {2 + k: [scaled[k] for scaled in by_row] for k in range(3)}
+        return Table(("calls with shapes like", "run on", "device", "NUMBA", "C", "why"), rows, bars)
 
-    def _graph_table(self) -> str:
+    def _graph_table(self) -> Table:
         rows = [
             (g.signature, *(f"{n:,}" for n in (g.kernels, g.launches, g.syncs, *g.nbytes)))
             for g in self.captured_graphs
         ]
         head = "captured graph for inputs like", "kernels", "launches", "syncs", "arena", "live bytes", "peak bytes"
-        return _table(head, rows)
+        return Table(head, rows)
 
-    def _allocation_table(self) -> str:
+    def _allocation_table(self) -> Table:
         """The largest intermediate results of the captured graph that needs most memory."""
         graphs = self.captured_graphs
         largest = max(graphs, key=lambda g: g.arena_bytes).allocations[:SHOWN] if graphs else ()
         rows = [(a.name, "" if a.shape is None else f"{a.dtype}{a.shape}", f"{a.nbytes:,}") for a in largest]
-        return _table(("largest in the arena", "result", "bytes"), rows)
+        bars = {2: to_scale(a.nbytes for a in largest)}
+        return Table(("largest in the arena", "result", "bytes"), rows, bars)
 
     __repr__ = __str__
 
@@ -315,12 +348,7 @@ def _time(seconds: float | None) -> str:
     return "not measured" if seconds is None else f"{1e6 * seconds:,.1f} us"
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    table = Table(head, list(rows))
-    return "\n".join(lines(table, widest=WIDEST)) if table.rows else ""
-
-
-def _reason(node: Apply) -> str:
+def reason_of_node(node: Apply) -> str:
     """Return why a node is on the host: the reason of its placement, or the registry's if it was added after it."""
     return noted_reason(node) or reason_of(node, default_context_name())
 
@@ -330,13 +358,7 @@ def _nbytes(variable: Variable) -> int | None:
     return None if None in kind.shape else prod(kind.shape) * kind.numpy_dtype.itemsize
 
 
-def _name(variable: Variable) -> str:
-    if variable.name:
-        return variable.name
-    return str(variable.owner.op) if variable.owner is not None else str(variable)
-
-
-def _transfer(node: Apply, fn: Any) -> Transfer:
+def transfer_of(node: Apply, fn: Any) -> Transfer:
     source = node.inputs[0]
     target = getattr(node.op, "context_name", "host")
     if isinstance(fn.vm.storage_map.get(source), DeviceCell):
@@ -348,7 +370,7 @@ def _transfer(node: Apply, fn: Any) -> Transfer:
     else:
         when = "each call"
     shown = node.outputs[0] if isinstance(node.op, HostFromGpu) else source
-    return Transfer(node, f"to {target}", _name(source), _nbytes(shown), when)
+    return Transfer(node, f"to {target}", variable_name(source), _nbytes(shown), when)
 
 
 def _choices_of(vm: Any) -> tuple[Choice, ...]:
@@ -406,12 +428,12 @@ def _graph_report(signature: tuple[Any, ...], graph: CapturedGraph) -> GraphRepo
     )
 
 
-def _inner_kind(op: Op) -> str:
+def inner_kind(op: Op) -> str:
     """Return the report's name for an Op with an inner graph."""
     return "loop" if isinstance(op, GpuScan) else "ifelse" if isinstance(op, GpuLazyIfElse) else "objective"
 
 
-def _inner_graphs(op: Any) -> Sequence[Any]:
+def inner_graphs(op: Any) -> Sequence[Any]:
     """Return the graphs of the steps of a loop, of branches or of an objective; none for other Ops."""
     if isinstance(op, GpuScan):
         return (op.graph,)
@@ -424,24 +446,26 @@ def _inner_graphs(op: Any) -> Sequence[Any]:
 def _inner_nodes(op: Any) -> list[InnerNode]:
     """Return the nodes of inner graphs, and of those inside them."""
     found: list[InnerNode] = []
-    graphs = _inner_graphs(op)
+    graphs = inner_graphs(op)
     for node in chain.from_iterable(graph.toposort() for graph in graphs):
         if isinstance(node.op, GpuOp):
             found.append(InnerNode(op, node.op, node, node.op.context_name, ""))
             found += _inner_nodes(node.op)
         elif not isinstance(node.op, TRANSFERS):
-            found.append(InnerNode(op, node.op, node, HOST, _reason(node)))
+            found.append(InnerNode(op, node.op, node, HOST, reason_of_node(node)))
             found += _inner_nodes(node.op)
     return found
 
 
-def explain(fn: Any) -> Explanation:
+def explain(fn: Any, full_names: bool = False) -> Explanation:
     """Report the nodes of a compiled function on devices and on the host, with reasons, and its transfers.
 
     Parameters
     ----------
     fn
         A function of mode OPENCL.
+    full_names
+        Whether names of nodes have all their functions and parameters; without it they have 60 characters at most.
 
     Raises
     ------
@@ -460,10 +484,11 @@ def explain(fn: Any) -> Explanation:
         for n in order
         if isinstance(n.op, GpuOp)
     ]
-    moved = [_transfer(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
+    moved = [transfer_of(n, fn) for n in order if isinstance(n.op, TRANSFERS)]
     rest = (n for n in order if not isinstance(n.op, (GpuOp, *TRANSFERS)))
-    host = [HostNode(n.op, n, _reason(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
+    host = [HostNode(n.op, n, reason_of_node(n)) for n in rest if not any(context_of(v) for v in n.outputs)]
     executor = fn.vm.executor
+    name = full_name if full_names else short_name
     return Explanation(
         device_nodes=tuple(device),
         host_nodes=tuple(host),
@@ -472,7 +497,8 @@ def explain(fn: Any) -> Explanation:
         fixed=_fixed(fn),
         captured_graphs=tuple(_graph_report(signature, graph) for signature, graph in executor.graphs.items()),
         not_captured=executor.unsupported_reason,
-        graph_breaks=tuple((str(fn.vm.nodes[at].op), why) for at, why in sorted(executor.graph_breaks.items())),
+        graph_breaks=tuple((name(fn.vm.nodes[at].op), why) for at, why in sorted(executor.graph_breaks.items())),
         problems=tuple(filter(None, (getattr(fn.vm, "problem", ""), *executor.problems))),
         inner_nodes=tuple(chain.from_iterable(_inner_nodes(n.op) for nodes in (device, host) for n in nodes)),
+        full_names=full_names,
     )

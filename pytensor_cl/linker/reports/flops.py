@@ -33,7 +33,8 @@ def _rows(op: Any, inputs: Shapes, outputs: Shapes) -> float:
 def _grouped(op: Any, inputs: Shapes, outputs: Shapes) -> float:
     indices = op.split(inputs)[1]
     rows = max(n[0] for n in (*inputs, *outputs) if len(n) > 1)
-    return (len(op.rows.function.steps) + len(op.scatters)) * rows * prod(indices[0])
+    count: float = (len(op.rows.function.steps) + len(op.scatters)) * rows * prod(indices[0])
+    return count
 
 
 def _product(left: int) -> Callable[[Any, Shapes, Shapes], float]:

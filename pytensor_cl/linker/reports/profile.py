@@ -1,20 +1,24 @@
 """The time of calls by device, transfers, host and the rest; and how far each node is from the device's peak."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from typing import Any, NamedTuple, NoReturn
+from weakref import WeakKeyDictionary, ref
 
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.flops import bytes_moved, flops
-from pytensor_cl.linker.reports.tables import Table, html, text
+from pytensor_cl.linker.reports.page import fragment, page, save
+from pytensor_cl.linker.reports.plots import plot_roofline, plot_timeline
+from pytensor_cl.linker.reports.tables import UNLIMITED, WIDEST, Table, html, text, to_scale
 from pytensor_cl.linker.reports.trace import write_trace
 from pytensor_cl.linker.run.timed_call import TimedCall, TimedStep
 from pytensor_cl.ops.base import GpuOp, context_of
+from pytensor_cl.ops.names import cut, full_name, short_name, variable_name
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
 from pytensor_cl.routines.peak import Peak, measure_peak
 from pytensor_cl.runtime.registry import get_context
@@ -77,6 +81,8 @@ class NodeTime:
         Bytes that the node reads and writes at least, or that it transferred.
     flops
         Floating-point operations, by `pytensor_cl.linker.reports.flops.flops`.
+    shapes
+        Shapes of its inputs and outputs in the last call.
     """
 
     node: Apply
@@ -89,6 +95,7 @@ class NodeTime:
     host_seconds: float = 0.0
     nbytes: int = 0
     flops: float = 0.0
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def dtype(self) -> str:
@@ -125,14 +132,26 @@ def _device_of(node: Apply) -> str:
     return next(filter(None, names), "")
 
 
-@dataclass
+_last_profiles: WeakKeyDictionary[Any, "ref[Profile]"] = WeakKeyDictionary()
+
+
+def last_profile(fn: Any) -> "Profile | None":
+    """Return the last profile of a function that still exists and has timed a call of it."""
+    found = _last_profiles.get(fn.vm)
+    made = found() if found is not None else None
+    return made if made is not None and made.calls else None
+
+
+@dataclass(eq=False)
 class Profile:
     """Timed calls. A context manager; ``print`` shows it, notebooks show it as HTML.
 
     Attributes
     ----------
     functions
-        The function that is timed.
+        The functions that are timed.
+    full_names
+        Whether names of nodes are not shortened.
     calls
         Number of calls.
     seconds
@@ -144,6 +163,7 @@ class Profile:
     """
 
     functions: tuple[Any, ...]
+    full_names: bool = False
     calls: int = 0
     seconds: float = 0.0
     _spent: TimeBreakdown = field(default_factory=TimeBreakdown)
@@ -167,6 +187,8 @@ class Profile:
 
     def __enter__(self) -> "Profile":
         self._was_entered = True
+        for function in self.functions:
+            _last_profiles[function.vm] = ref(self)
         for function in self.functions:
             function.vm.build()  # or the first call would, in none of its nodes
         for number, function in enumerate(self.functions):
@@ -227,6 +249,7 @@ class Profile:
         node = entry.node
         shapes = step.shapes[: len(node.inputs)], step.shapes[len(node.inputs) :]
         entry.calls += 1
+        entry.shapes = step.shapes
         entry.host_seconds += 1e-9 * (step.end - step.start)
         if isinstance(node.op, HostFromGpu):  # a transfer, also where the host reads the device's memory
             entry.nbytes += bytes_moved(node, *shapes) // 2
@@ -300,12 +323,84 @@ class Profile:
         return [table for table in made if table.rows]
 
     def __str__(self) -> str:
-        return text(self.tables())
+        return text(self.tables(), UNLIMITED if self.full_names else WIDEST)
 
     __repr__ = __str__
 
+    def _body(self) -> str:
+        has_calls = self._was_entered and self.calls
+        return (_shares_bar(self) if has_calls else "") + html(self.tables())
+
     def _repr_html_(self) -> str:
-        return html(self.tables())
+        return fragment(self._body())
+
+    def to_html(self, path: str | PathLike[str]) -> None:
+        """Write the report as a page of HTML, which needs no other file.
+
+        Parameters
+        ----------
+        path
+            A file, ``.html``.
+        """
+        names = ", ".join(f.name or f"function {k}" for k, f in enumerate(self.functions))
+        save(path, page(f"Profile of {names}", self._body()))
+
+    def name(self, op: Any) -> str:
+        """Return the name of an Op in this report."""
+        return full_name(op) if self.full_names else short_name(op)
+
+    def plot_timeline(self, axes: Any = None, *, call: int = -1) -> Any:
+        """Plot when the host and the devices worked in one call, with matplotlib.
+
+        Parameters
+        ----------
+        axes
+            Axes of matplotlib to draw on; a new figure without them.
+        call
+            Number of the call; the last one unless it is given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes: one row for the steps of the host, and one for each device.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        IndexError
+            There is no such call.
+        """
+        self._check_entered()
+        self._flush()
+        return plot_timeline(self.functions, self._traced, axes, call)
+
+    def plot_roofline(self, axes: Any = None, *, peaks: Mapping[str, Peak] | None = None) -> Any:
+        """Plot how far each device node is from the peaks of its device, with matplotlib.
+
+        A node is a point: operations for each byte that it reads or writes, and operations per second. The lines are
+        what bandwidth and arithmetic allow. Nodes whose operations are not counted are left out.
+
+        Parameters
+        ----------
+        axes
+            Axes of matplotlib to draw on; a new figure without them.
+        peaks
+            Peak of each context; measured unless they are given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        ValueError
+            No node has operations that are counted.
+        """
+        return plot_roofline(self.nodes, self.peaks() if peaks is None else peaks, axes)
 
 
 def _layers(nodes: Sequence[Apply], call: TimedCall) -> list[list[Span]]:
@@ -353,59 +448,75 @@ def _peak_table(peaks: dict[str, Peak]) -> Table:
 
 def _device_table(p: Profile, peaks: dict[str, Peak]) -> Table:
     head = ("device node (per call)", "launches", "device", "share", "enqueue", "GB/s", "of peak", "GFLOP/s", "of peak")
-    rows = []
-    for n in p.nodes:
-        if isinstance(n.node.op, GpuOp) and n.launches:
-            peak, seconds = peaks[n.context], n.device_seconds
-            arithmetic = peak.flops.get(n.dtype, 0.0) * seconds
-            rows.append(
-                (
-                    str(n.node.op),
-                    f"{n.launches / n.calls:g}",
-                    _time(seconds / n.calls),
-                    _percent(seconds, p.seconds),
-                    _time(n.host_seconds / n.calls),
-                    _rate(n.nbytes, seconds),
-                    _percent(n.nbytes, peak.bytes_per_second * seconds),
-                    _rate(n.flops, seconds),
-                    _percent(n.flops, arithmetic),
-                )
-            )
-    return Table(head, rows)
+    nodes = [n for n in p.nodes if isinstance(n.node.op, GpuOp) and n.launches]
+    used = [_parts_of_peak(n, peaks[n.context]) for n in nodes]
+    rows = [
+        (
+            p.name(n.node.op),
+            f"{n.launches / n.calls:g}",
+            _time(n.device_seconds / n.calls),
+            _percent(n.device_seconds, p.seconds),
+            _time(n.host_seconds / n.calls),
+            _rate(n.nbytes, n.device_seconds),
+            _percent(memory, 1),
+            _rate(n.flops, n.device_seconds),
+            _percent(arithmetic, 1),
+        )
+        for n, (memory, arithmetic) in zip(nodes, used, strict=True)
+    ]
+    bars = {
+        2: to_scale(n.device_seconds for n in nodes),
+        6: [min(memory, 1.0) for memory, _ in used],
+        8: [min(arithmetic, 1.0) for _, arithmetic in used],
+    }
+    return Table(head, rows, bars)
+
+
+def _parts_of_peak(n: NodeTime, peak: Peak) -> tuple[float, float]:
+    """Return which part of the peak bandwidth and of the peak arithmetic a node reached."""
+    possible = peak.bytes_per_second * n.device_seconds, peak.flops.get(n.dtype, 0.0) * n.device_seconds
+    memory, arithmetic = (a / b if b else 0.0 for a, b in zip((n.nbytes, n.flops), possible, strict=True))
+    return memory, arithmetic
 
 
 def _label(node: Apply) -> str:
-    shown = node.outputs[0] if isinstance(node.op, HostFromGpu) else node.inputs[0]
-    owner = shown.owner or node.inputs[0].owner
-    return str(shown.name or (owner.op if owner is not None else shown))
+    """Return the name of the value that a node transfers."""
+    named = (v.name for v in (*node.outputs, *node.inputs) if v.name)
+    return cut(next(named, variable_name(node.inputs[0])))
 
 
 def _transfer_table(p: Profile) -> Table:
+    nodes = [n for n in p.nodes if isinstance(n.node.op, TRANSFERS)]
     rows = [
         (
-            str(n.node.op),
+            p.name(n.node.op),
             _label(n.node),
             f"{n.nbytes // n.calls:,}",
             _time(n.transfer_seconds / n.calls),
             _time(n.host_seconds / n.calls),
             _rate(n.nbytes, n.transfer_seconds),
         )
-        for n in p.nodes
-        if isinstance(n.node.op, TRANSFERS)
+        for n in nodes
     ]
-    return Table(("transfer (per call)", "value", "bytes", "device", "host, with waiting", "GB/s"), rows)
+    bars = {2: to_scale(n.nbytes / n.calls for n in nodes), 4: to_scale(n.host_seconds / n.calls for n in nodes)}
+    return Table(("transfer (per call)", "value", "bytes", "device", "host, with waiting", "GB/s"), rows, bars)
 
 
 def _host_table(p: Profile) -> Table:
-    rows = [
-        (str(n.node.op), _time(n.host_seconds / n.calls), _percent(n.host_seconds, p.seconds))
-        for n in p.nodes
-        if not n.context
-    ]
-    return Table(("host node (per call)", "host", "share"), rows)
+    nodes = [n for n in p.nodes if not n.context]
+    rows = [(p.name(n.node.op), _time(n.host_seconds / n.calls), _percent(n.host_seconds, p.seconds)) for n in nodes]
+    return Table(("host node (per call)", "host", "share"), rows, {1: to_scale(n.host_seconds for n in nodes)})
 
 
-def profile(*functions: Any) -> Profile:
+def _shares_bar(p: Profile) -> str:
+    """Return the parts of a call as one bar."""
+    shares = [(name, s, _percent(s, p.seconds) or "0 %") for name, s in p.shares._asdict().items()]
+    bar = "".join(f'<span class="time-{n}" style="width:{100 * s / p.seconds:.2f}%"></span>' for n, s, _ in shares if s)
+    key = "".join(f'<span class="time-{n}">{n} {percent}</span>' for n, _, percent in shares)
+    return f'<div class="shares">{bar}</div><div class="key">{key}</div>'
+
+
+def profile(*functions: Any, full_names: bool = False) -> Profile:
     """Time the calls of functions inside a ``with`` block.
 
     A timed call runs node by node on the device, however it would run otherwise, and waits at its end until the
@@ -415,6 +526,8 @@ def profile(*functions: Any) -> Profile:
     ----------
     functions
         Compiled functions of mode OPENCL.
+    full_names
+        Whether names of nodes have all their functions and parameters; without it they have 60 characters at most.
 
     Raises
     ------
@@ -437,4 +550,4 @@ def profile(*functions: Any) -> Profile:
             )
     if not functions:
         raise TypeError("profile needs a compiled function")
-    return Profile(functions)
+    return Profile(functions, full_names)

@@ -1,13 +1,11 @@
 """Tables as text and as HTML."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
 WIDEST = 60  # characters of a cell in text
-
-_TABLE = '<table style="border-collapse:collapse;margin-bottom:1em">'
-_CELL = '<{tag} style="padding:2px 10px;text-align:{align};white-space:nowrap" title="{full}">{shown}</{tag}>'
+UNLIMITED = 1 << 30  # characters of a cell, where full names were asked for
 
 
 class Table(NamedTuple):
@@ -15,17 +13,25 @@ class Table(NamedTuple):
 
     head: Sequence[str]  # names of the columns
     rows: Sequence[Sequence[str]]  # rows of cells, one for each column
+    bars: Mapping[int, Sequence[float]] = {}  # column -> length of the bar in each row, between 0 and 1; HTML only
+
+
+def to_scale(values: Iterable[float | None]) -> list[float]:
+    """Return the lengths of bars: 1 for the largest value."""
+    found = [value or 0.0 for value in values]
+    largest = max(found, default=0.0)
+    return [value / largest if largest else 0.0 for value in found]
 
 
 def _is_number(cell: str) -> bool:
-    return not cell or cell[0].isdigit() or cell == "-"
+    return not cell or cell[0].isdigit() or cell in ("-", "?")
 
 
 def _to_the_right(table: Table) -> list[bool]:
     return [k > 0 and all(_is_number(row[k]) for row in table.rows) for k in range(len(table.head))]
 
 
-def _short(cell: str, widest: int = WIDEST) -> str:
+def _short(cell: str, widest: int) -> str:
     return cell if len(cell) <= widest else cell[: widest - 3] + "..."
 
 
@@ -38,25 +44,29 @@ def lines(table: Table, widest: int = WIDEST) -> list[str]:
     return [made[0], "  ".join("-" * w for w in widths), *made[1:]]
 
 
-def text(tables: Iterable[Table]) -> str:
+def text(tables: Iterable[Table], widest: int = WIDEST) -> str:
     """Return tables for a terminal."""
-    return "\n\n".join("\n".join(lines(table)) for table in tables)
+    return "\n\n".join("\n".join(lines(table, widest)) for table in tables)
 
 
-def _html_row(tag: str, row: Sequence[str], right: Sequence[bool]) -> str:
-    cells = (
-        _CELL.format(tag=tag, align="right" if r else "left", full=escape(c), shown=escape(_short(c)))
-        for c, r in zip(row, right, strict=True)
-    )
+def _html_row(tag: str, row: Sequence[str], right: Sequence[bool], bars: Mapping[int, float]) -> str:
+    cells = []
+    for k, (cell, is_right) in enumerate(zip(row, right, strict=True)):
+        kind = ' class="number"' if is_right else ""
+        if k in bars:
+            kind = f' class="{"number " if is_right else ""}bar" style="--length:{100 * bars[k]:.1f}%"'
+        cells.append(f"<{tag}{kind}>{escape(cell)}</{tag}>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def _html_table(table: Table) -> str:
     right = _to_the_right(table)
-    body = "".join(_html_row("td", row, right) for row in table.rows)
-    return f"{_TABLE}<thead>{_html_row('th', table.head, right)}</thead><tbody>{body}</tbody></table>"
+    bars = [{k: lengths[r] for k, lengths in table.bars.items()} for r in range(len(table.rows))]
+    body = "".join(_html_row("td", row, right, b) for row, b in zip(table.rows, bars, strict=True))
+    head = _html_row("th", table.head, right, {})
+    return f'<div class="table"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
 
 
-def html(tables: Iterable[Table]) -> str:
-    """Return tables for a notebook; what is too long for a cell is shown when the mouse is over it."""
-    return "".join(map(_html_table, tables))
+def html(parts: Iterable[Table | str]) -> str:
+    """Return tables and paragraphs as the body of a page."""
+    return "".join(_html_table(part) if isinstance(part, Table) else f"<p>{escape(part)}</p>" for part in parts)

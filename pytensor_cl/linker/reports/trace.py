@@ -13,6 +13,7 @@ from typing import Any
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.run.timed_call import TimedCall
+from pytensor_cl.ops.names import short_name
 from pytensor_cl.runtime.registry import get_context
 
 HOST = 1
@@ -37,9 +38,9 @@ def _call_events(
     yield _slice(HOST, name, "call", call.start, call.end, zero)
     for step in call.steps:
         shapes = [list(shape) for shape in step.shapes]
-        yield _slice(HOST, str(nodes[step.node].op), "step", step.start, step.end, zero, shapes=shapes)
+        yield _slice(HOST, short_name(nodes[step.node].op), "step", step.start, step.end, zero, shapes=shapes)
     for c in call.commands:
-        node = str(nodes[c.step].op) if c.step < len(nodes) else "search for errors"
+        node = short_name(nodes[c.step].op) if c.step < len(nodes) else "search for errors"
         about = {"kernel": c.name} if c.name else {"bytes": c.nbytes}
         shown = node if c.name else c.kind
         waited = (c.start - c.enqueued) / 1000

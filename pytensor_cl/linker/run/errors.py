@@ -18,6 +18,7 @@ from pytensor_cl._compat.inner_graphs import graphs_inside
 from pytensor_cl.errors import BroadcastError, NegativeLengthError, OpenCLError, OutOfDeviceMemory, RangeLengthError
 from pytensor_cl.linker.types import Cell, Thunk
 from pytensor_cl.ops.base import CheckedRoutine, Routine, context_of, is_checked
+from pytensor_cl.ops.names import short_name, variable_name
 from pytensor_cl.rewriting.host_graph.in_python import InPython
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.memory.device_memory import is_lack_of_memory
@@ -210,7 +211,7 @@ class NodeErrors:
         node = self._nodes[at]
         shapes = (getattr(cell[0], "shape", None) for cell in self._inputs_of(node))
         shown = ("no shape" if shape is None else str(shape) for shape in shapes)
-        return f"{node.op}({', '.join(map(str, node.inputs))}), input shapes: {', '.join(shown)}"
+        return f"{short_name(node.op)}({', '.join(map(variable_name, node.inputs))}), input shapes: {', '.join(shown)}"
 
     def _inputs_of(self, node: Apply) -> list[Cell]:
         """Return the cells that a node reads; for those that were emptied, the recorded shapes."""

@@ -122,6 +122,16 @@ class GraphExecutor:
         return {signature: graph for cache in self.caches for signature, graph in cache.graphs.items()}
 
     @property
+    def captured_parts(self) -> list[tuple[range, list[CapturedGraph]]]:
+        """The nodes of each graph cache that has captured graphs, and the graphs."""
+        whole = [] if self._whole is None else [_Segment(0, len(self._program.nodes), self._whole)]
+        return [
+            (range(s.start, s.stop), list(s.cache.graphs.values()))
+            for s in whole or self._segments
+            if s.cache is not None and s.cache.graphs
+        ]
+
+    @property
     def unsupported_reason(self) -> str:
         """Why no call is captured; empty if calls are."""
         reasons = [c.unsupported_reason or ("" if c.replay_count else c.too_large_reason) for c in self.caches]

@@ -8,6 +8,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pytensor_cl.ops.base import GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
+from pytensor_cl.ops.names import Show, host_name
 from pytensor_cl.ops.reduction import OPERATIONS
 from pytensor_cl.routines.indexing.embedding_bag import EmbeddingBag
 from pytensor_cl.runtime.context import Context
@@ -23,8 +24,9 @@ class GpuEmbeddingBag(GpuOp):
         super().__init__(host, context_name)
         self.gather = gather
 
-    def __str__(self) -> str:
-        return f"GpuEmbeddingBag{{{self.host}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuEmbeddingBag{{{host_name(self.host, show)}}}"
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Make a node for a table and an index."""

@@ -10,9 +10,8 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.base import ANY, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
-from pytensor_cl.ops.epilogue import scalar_op_names
 from pytensor_cl.ops.indexing.gather_scatter import index_arguments
-from pytensor_cl.ops.rowwise import shown
+from pytensor_cl.ops.names import Show, scalar_op_names
 from pytensor_cl.routines.indexing.gather_fused import GatherFused
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import element_function
@@ -32,8 +31,9 @@ class GpuFusedGather(GpuOp):
         super().__init__(host, context_name)
         self.function = function
 
-    def __str__(self) -> str:
-        return f"GpuFusedGather{{{shown(scalar_op_names(self.function))}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuFusedGather{{{show(scalar_op_names(self.function))}}}"
 
     def placement_of(self, index: int) -> str:
         """Arrays are on the device already; 0-d inputs may be host values."""

@@ -12,6 +12,7 @@ from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.ops.alloc import GpuAllocEmpty
 from pytensor_cl.ops.base import ANY, DEVICE, HOST, GpuOp, Routine, ViewRoutine
 from pytensor_cl.ops.elemwise import is_by_value
+from pytensor_cl.ops.names import Show, host_name
 from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.routines.elemwise.routine import Cast, Copy, ElementFunction, Elemwise
 from pytensor_cl.routines.indexing.slice_update import Items, SliceUpdate
@@ -170,8 +171,9 @@ class GpuMergedIncSubtensor(GpuOp):
         self.counts = tuple(counts)
         self.context_name = context_name
 
-    def __str__(self) -> str:
-        return f"GpuMergedIncSubtensor{{{', '.join(map(str, self.hosts))}}}"
+    def named(self, show: Show) -> str:
+        """Return the name; `show` joins the names of parts."""
+        return f"GpuMergedIncSubtensor{{{show([host_name(host, show) for host in self.hosts])}}}"
 
     def placement_of(self, index: int) -> str:
         """Inputs keep the placements of the merged Ops."""

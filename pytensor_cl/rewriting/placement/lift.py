@@ -11,8 +11,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.tensor import constant
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.type import TensorType
 
 import pytensor_cl
+from pytensor_cl.codegen import dtypes
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import OnHostError, OnHostWarning, UnsupportedDtype
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, context_of
@@ -110,24 +112,47 @@ class _Lifter:
         ]
 
 
-def _report_unsupported(decision: Decision, policy: Policy) -> None:
+def _origins_of_float64(fgraph: FunctionGraph) -> list[str]:
+    """Return what makes a graph compute in float64: inputs, else nodes that have no such input, else constants."""
+
+    def is_double(variable: Variable) -> bool:
+        return isinstance(variable.type, TensorType) and dtypes.needs_fp64(variable.type.dtype)
+
+    inputs = [str(v) for v in fgraph.inputs if is_double(v)]
+    nodes = fgraph.toposort()
+    read = {v: None for node in nodes for v in node.inputs if isinstance(v, Constant)}
+    constants = [f"the constant {v}" for v in read if is_double(v)]
+    first = [n for n in nodes if any(map(is_double, n.outputs)) and not any(map(is_double, n.inputs))]
+    made = [f"{n.op} of {' and '.join(str(getattr(v.type, 'dtype', v.type)) for v in n.inputs)}" for n in first]
+    return inputs or made or constants
+
+
+def _float64_advice(fgraph: FunctionGraph) -> str:
+    found = _origins_of_float64(fgraph)
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    named = f"float64 comes from {', '.join(found[:3])}{more}. " if found else ""
+    return f"{named}Make them float32, by floatX=float32, pt.fvector, dtype='float32' or x.astype('float32')"
+
+
+def _report_unsupported(fgraph: FunctionGraph, decision: Decision, policy: Policy) -> None:
     """Warn or raise for nodes without a kernel, as the flags say."""
     for node, missing in decision.unsupported.items():
         text = f"{node.op} on {', '.join(str(v.type) for v in node.inputs)} stays on the host: {missing.reason}"
         if missing.missing_fp64 and policy.float64 == "raise":
-            raise UnsupportedDtype(f"{text} (flag opencl__float64=raise)")
+            raise UnsupportedDtype(f"{text} (flag opencl__float64=raise). {_float64_advice(fgraph)}")
         if policy.on_host == "raise":
             raise OnHostError(f"{text} (flag opencl__on_host=raise)")
         if policy.on_host == "warn":
             warnings.warn(text, OnHostWarning, skip_file_prefixes=_PACKAGE_FOLDERS)
 
 
-def _announce_float64(decision: Decision) -> None:
+def _announce_float64(fgraph: FunctionGraph, decision: Decision) -> None:
     """Write a line, once, if a whole graph is on the host because it computes in float64."""
     lacking = next((missing.reason for missing in decision.unsupported.values() if missing.missing_fp64), None)
     if lacking and not decision.ops:
         announce(
-            f"pytensor-cl: the host computes a graph, because {lacking}. With floatX=float32 the device may compute it",
+            f"pytensor-cl: the host computes a graph, because {lacking}. {_float64_advice(fgraph)}, and the device may "
+            "compute it",
             "a graph of float64 on the host",
         )
 
@@ -136,8 +161,8 @@ def lift_to_device(fgraph: FunctionGraph, policy: Policy) -> None:
     """Replace the nodes that run on devices, and insert transfers."""
     remove_fusion_barriers(fgraph)
     decision = decide(fgraph, default_context_name(), policy.placement)
-    _report_unsupported(decision, policy)
-    _announce_float64(decision)
+    _report_unsupported(fgraph, decision, policy)
+    _announce_float64(fgraph, decision)
     lifter = _Lifter(decision)
     for node in fgraph.toposort():
         if node in decision.ops:

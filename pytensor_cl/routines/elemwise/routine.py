@@ -158,6 +158,13 @@ def _memory_order(shape: Shape, strides: Strides) -> tuple[Shape, Strides]:
     return tuple(shape[d] for d in order), tuple(tuple(s[d] for d in order) for s in strides)
 
 
+def collapsed_ndim(layouts: Sequence[Layout]) -> int:
+    """Return the dimensions that remain of the last layout, an output's, when adjacent ones are merged."""
+    shape = layouts[-1].shape
+    strides = tuple(layout.broadcast_to(shape).strides for layout in layouts)
+    return len(collapse(*_memory_order(shape, strides))[0])
+
+
 def _move(values: tuple[int, ...], source: int, target: int) -> tuple[int, ...]:
     moved = [*values[:source], *values[source + 1 :]]
     moved.insert(target, values[source])
@@ -385,11 +392,21 @@ class Elemwise(Routine):
         """Enqueue the kernel; the outputs may have any strides, and may be inputs of the same layout."""
         arrays: list[Any] = [inputs[k] for k in self._places]
         arrays.extend(outputs)
-        layouts = [array.layout for array in arrays]
+        self.launch_plan(self.plan_for([array.layout for array in arrays]), arrays, inputs)
+
+    def plan_for(self, layouts: list[Layout]) -> _Plan | _PackedRows:
+        """Return what a launch of these layouts (inputs that are arrays, then outputs) needs, for `launch_plan`.
+
+        It holds for any offsets.
+        """
         key = tuple([layout[:2] for layout in layouts])
         plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans.store(key, self._plan(layouts))
+        return self._plans.store(key, self._plan(layouts)) if plan is None else plan
+
+    def launch_plan(
+        self, plan: _Plan | _PackedRows, arrays: list[Any], inputs: Sequence[GpuArray | np.generic]
+    ) -> None:
+        """Enqueue the kernel of a plan; `arrays`: inputs that are arrays, then outputs."""
         if isinstance(plan, _PackedRows):
             for k in plan.fold.numbers("row"):
                 arrays[k] = self._repeated(arrays[k], plan.fold, k)
@@ -577,5 +594,16 @@ def _copy(context: Context, dtype: str, ndim: int, thread: int) -> Copy:
 def contiguous(array: GpuArray) -> GpuArray:
     """Return the array itself if it is C-contiguous (at any offset), else a C-contiguous copy."""
     if array.layout.is_contiguous:
+        return array
+    return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]
+
+
+def without_overlap(array: GpuArray, target: GpuArray) -> GpuArray:
+    """Return the array itself if it has no memory that may be the target's, else a copy: for what writes the target."""
+    if array.buffer is not target.buffer or not array.size or not target.size:
+        return array
+    (low, high), (first, last) = array.layout.span, target.layout.span
+    size, other = array.dtype.itemsize, target.dtype.itemsize
+    if high * size <= first * other or last * other <= low * size:
         return array
     return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]

@@ -14,7 +14,7 @@ from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT, KEPT_BYTES
 from pytensor_cl.routines.base.ndrange import MAX_GROUPS, index_type, ndrange
 from pytensor_cl.routines.base.routine import DeviceTables, Plans
-from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.elemwise.routine import Copy, without_overlap
 from pytensor_cl.routines.indexing.base import NO_LAUNCH, Indexing, Launch, Shape, Strides, index_type_of, pad, value_of
 from pytensor_cl.routines.indexing.gather_rows import RowsPlan, is_far, launch_rows, plan_rows, rows_source
 from pytensor_cl.routines.indexing.limits import (
@@ -228,7 +228,7 @@ class _ScatterPlan(NamedTuple):
 
 
 class Scatter(Indexing):
-    """Copy an array with some elements set, or added to: ``scatter(x, y, *index_inputs)``.
+    """Copy an array with some elements set, or added to: ``scatter(x, y, *index_inputs)``; `update` changes it itself.
 
     Repeated indices accumulate, or the last one wins, as NumPy's ``add.at`` and assignment do. Sums are NumPy's to the
     bit unless there are many values for each element: then, on schedule cpu, each compute unit adds up a share of them,
@@ -383,6 +383,39 @@ class Scatter(Indexing):
             self._copy.launch((output,), (array,))
         self._write(plan, output, value, values, key)
 
+    def update(self, target: GpuArray, value: GpuArray, *values: Any) -> None:
+        """Set elements of an array itself, or add to them: ``target[i] = value`` and ``np.add.at(target, i, value)``.
+
+        The target may have any strides that mean each element once. Where an index is out of range nothing is written,
+        and the error is reported. Values and indices in the memory of the target are copied first.
+
+        Raises `ValueError`: the values do not broadcast to what the index selects.
+        """
+        value = without_overlap(value, target)
+        values = tuple([without_overlap(v, target) if isinstance(v, GpuArray) else v for v in values])
+        if not self._has_ascending_steps(target.layout):
+            (result,) = self(target, value, *values)
+            self._copy.launch((target,), (result,))
+            return
+        key = (value.layout[:2], *self.key(target, values))
+        plan = self._plans.get(key)
+        if plan is None:
+            make = partial(self._plan, target.layout, value.layout, values)
+            plan = self._plans.store(key, self.limits.with_fitting_groups(make, self._kernels.clear))
+        if isinstance(plan.way, OrderPlan):
+            self._write_in_order(plan.way, target, target, self._prepared(plan, value), *self.used(values))
+        elif plan.copies.stride:
+            zeros = self.context.empty((plan.copies.stride * plan.copies.parts,), target.dtype)
+            self._write(plan, zeros, value, values, key)
+            self._add_copies(plan.copies, target, zeros, target)
+        else:
+            self._write(plan, target, value, values, key)
+
+    def _has_ascending_steps(self, layout: Layout) -> bool:
+        """Return whether positions count up along each indexed axis, as the kernels that divide them assume."""
+        axes = [axis for axis, entry in enumerate(self.entries) if isinstance(entry, int)]
+        return all(layout.strides[axis] > 0 for axis in axes if layout.shape[axis] > 1)
+
     def _write(self, plan: _ScatterPlan, target: GpuArray, value: GpuArray, values: Sequence[Any], key: Any) -> None:
         """Write the values into a copy of the array, or into private copies."""
         way = plan.way
@@ -529,16 +562,17 @@ class Scatter(Indexing):
         """Plan the kernel that reads the index itself; None where index or values step unevenly."""
         (array,) = selection.arrays
         shape, strides = collapse(selection.shape, (value.strides, array.strides))
-        if len(shape) > 1:
+        if len(shape) > 1 or (array.length > 1 and array.step != 1):
             return None
         count = selection.positions.size
-        copies = self._private_copies(output, self._parts(output.size, count))
+        copies = self._private_copies(output, self._parts(output, count))
         write = Launch(self.kernel(self._direct_source()), (copies.parts,), (1,))
         return _Direct(write, (count, *(s[0] if s else 0 for s in strides), array.length), copies)
 
-    def _parts(self, size: int, count: int) -> int:
-        """Return how many work-items add a share of `count` values to `size` zeros of their own."""
-        if not self.accumulate or not 0 < MIN_VALUES_PER_ELEMENT * size <= count:
+    def _parts(self, output: Layout, count: int) -> int:
+        """Return how many work-items add a share of `count` values to zeros of their own."""
+        size = output.size
+        if not self.accumulate or not output.is_contiguous or not 0 < MIN_VALUES_PER_ELEMENT * size <= count:
             return 1
         most = (
             count // (MIN_VALUES_PER_ELEMENT * size)
@@ -554,7 +588,7 @@ class Scatter(Indexing):
         self, output: Layout, selection: Selection, value: Layout, runs: Sequence[tuple[int, int]]
     ) -> OrderPlan | None:
         """Plan to put the values in order first, if not all compute units can add up shares of them in the cache."""
-        parts = self._parts(output.size, prod(selection.shape))
+        parts = self._parts(output, prod(selection.shape))
         if self._order is None or (
             parts == self.context.info.compute_units and parts * self._bytes(output.size) <= ALL_COPIES_BYTES
         ):
@@ -596,8 +630,9 @@ class Scatter(Indexing):
             return None
         selected, (selection, unit, span) = selection, in_units(selection)
         shape, steps = self._kept(selection, strides)
-        inner = sum((n - 1) * step for n, step in zip(shape, steps[0], strict=True) if step < unit)
-        if inner >= unit or any(unit <= step < span * unit for step in steps[0]):
+        sizes = [abs(step) for step in steps[0]]
+        inner = sum((n - 1) * step for n, step in zip(shape, sizes, strict=True) if step < unit)
+        if inner >= unit or any(unit <= step < span * unit for step in sizes):
             return None  # two positions may mean the same element
         count, elements, units = selection.positions.size, prod(shape), self.context.info.compute_units
         cut = cut_few(self.limits, units, self._bytes(1), span, elements, count)
@@ -646,10 +681,13 @@ class Scatter(Indexing):
         arguments: dict[str, Any] = {"ctype": self._ctype, "combine": self._combine, "nothing": self._nothing}
         half = (render("common/half"),) if self._is_half else ()
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
+        arguments["is_checked"] = self.is_checked
         arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
         source = sorted_source(self, self._bytes(1), preambles=half, **arguments)
         sizes = span, count, elements
-        sort = plan_sorted(self, source, _dtype_of(index), sizes, geometry, accumulates=self.accumulate)
+        sort = plan_sorted(
+            self, source, _dtype_of(index), sizes, geometry, accumulates=self.accumulate, is_checked=self.is_checked
+        )
         return _Sorted(self.positions(selection, index), sort)
 
     def _plan_struct(self, index: str, members: str) -> Struct:
@@ -672,7 +710,7 @@ class Scatter(Indexing):
         outer = prod(shape)
         if outer * run * count < MIN_ITEM_SCATTERED:
             workers = 1
-        copies = self._private_copies(output, self._parts(output.size, run * count) if outer == 1 else 1)
+        copies = self._private_copies(output, self._parts(output, run * count) if outer == 1 else 1)
         segment = max(32, ceil_div(run, workers)) if outer < workers and copies.parts == 1 else run
         segments = ceil_div(run, segment)
         units = outer * segments

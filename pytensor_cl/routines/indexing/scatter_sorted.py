@@ -63,11 +63,13 @@ def plan_sorted(
     geometry: bytes,
     *,
     accumulates: bool,
+    is_checked: bool,
 ) -> SortedPlan:
     """Plan the launches.
 
     `routine`: the scatter; `dtype`: of the positions; `size`: positions that there can be, that there are, and elements
-    that each means; `geometry`: the struct of the kernels; `accumulates`: whether values are added.
+    that each means; `geometry`: the struct of the kernels; `accumulates`: whether values are added; `is_checked`:
+    whether positions may be -1, which come last.
     """
     span, length, elements = size
     group = _join_group(routine, np.dtype(routine.output_dtypes[0]).itemsize)
@@ -77,7 +79,8 @@ def plan_sorted(
         kernels = routine.context.kernel(source, f"{source.name}_sum"), join
     else:
         kernels = (routine.context.kernel(source, f"{source.name}_last"),)
-    return SortedPlan(SortIndices(routine.context, f"u{dtype}", span), kernels, group, length, elements, geometry)
+    order = SortIndices(routine.context, f"u{dtype}", span + is_checked)
+    return SortedPlan(order, kernels, group, length, elements, geometry)
 
 
 def launch_sorted(

@@ -45,6 +45,31 @@ class MemoryStatistics:
     arena_bytes: int = 0  # memory of captured graphs; part of ``managed_bytes``
 
 
+@dataclass(frozen=True)
+class MemoryInfo:
+    """The memory of a device, and what this process has of it.
+
+    Attributes
+    ----------
+    device_bytes
+        Memory of the device in all; of a CPU, what its driver grants of the host's memory.
+    largest_bytes
+        Bytes of the largest array that the device can hold.
+    array_bytes
+        Bytes of the arrays that exist: results, shared variables, and intermediate results of a running function.
+    graph_bytes
+        Bytes that captured graphs keep for their intermediate results.
+    idle_bytes
+        Bytes of freed arrays that are kept for new ones.
+    """
+
+    device_bytes: int
+    largest_bytes: int
+    array_bytes: int
+    graph_bytes: int
+    idle_bytes: int
+
+
 class Memory:
     """The buffers of one context.
 
@@ -176,6 +201,17 @@ class Memory:
             active_blocks=sum(p.active_blocks for p in pools),
             held_blocks=sum(p.held_blocks for p in pools),
             arena_bytes=shared,
+        )
+
+    def info(self) -> MemoryInfo:
+        """Return what users are told of the memory."""
+        held = self.statistics()
+        return MemoryInfo(
+            device_bytes=self._info.global_memory,
+            largest_bytes=self._info.max_allocation,
+            array_bytes=held.active_bytes,
+            graph_bytes=held.arena_bytes,
+            idle_bytes=held.managed_bytes - held.active_bytes - held.arena_bytes,
         )
 
     def check_size(self, nbytes: int) -> None:

@@ -22,7 +22,7 @@ from pytensor_cl.linker.selection import backends
 from pytensor_cl.linker.selection import vm as selecting_vm
 from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
 from pytensor_cl.linker.selection.estimate import NO_WORK, CostEstimate, Estimator
-from tests.helpers import assert_close, opencl
+from tests.helpers import assert_close, opencl, run_script
 
 pytestmark = pytest.mark.usefixtures("c_compiler")
 
@@ -369,3 +369,23 @@ def test_the_report_has_the_backend_and_the_reason(context, sides, estimates):
     assert re.search(
         r"fastest of those measured; (C|NUMBA|the device) is (tried|timed again) in [\d,]+ calls", str(explain(f))
     )
+
+
+def test_packages_can_be_imported_after_c_has_compiled():
+    """A query for a rewrite that is not registered yet would keep ``pytensor.sparse`` from registering it."""
+    script = """
+        import sys
+        import pytensor, pytensor.tensor as pt
+        from pytensor.graph.fg import FunctionGraph
+        from pytensor_cl._compat.c_backend import compile_with_c
+        from pytensor_cl.mode import OPENCL
+        from pytensor_cl.rewriting.host_graph.known_faults import C, excluded_rewrites
+        seen["before"] = "pytensor.sparse" in sys.modules
+        x = pt.fvector("x")
+        with pytensor.config.change_flags(cxx=""):
+            compile_with_c(FunctionGraph([x], [x + 1], clone=False), OPENCL, [[None]], [[None]], (), excluded_rewrites(C))
+        import pytensor.sparse
+        seen["names"] = [name for name in excluded_rewrites(C) if name in pytensor.compile.mode.optdb]
+    """
+    seen, _ = run_script(script)
+    assert not seen["before"] and "local_addsd_ccode" in seen["names"]

@@ -683,3 +683,95 @@ def test_random(context, rng):
             continue  # arrays that do not broadcast together
         cases.append(Case(context, str(rng.choice(SCHEDULES)), x, index, np.asarray(y)))
     check_all(context, cases)
+
+
+LAYOUTS = (
+    lambda x: x,
+    lambda x: x[1::2, :, ::-1],
+    lambda x: x.T[:5, ::-1],
+    lambda x: x[::-1, ::-2],
+)
+
+
+def check_update(context, schedule, x, view, index, y, accumulate):
+    """Change a view of an array on the device, and compare the whole array with NumPy's."""
+    entries, values, types = numbered(index)
+    kinds = {"accumulate": accumulate, "value_dtype": str(y.dtype), "value_ndim": y.ndim, "schedule": schedule}
+    routine = Scatter(context, str(x.dtype), view(x).ndim, entries, types, **kinds)
+    want, device = x.copy(), context.from_host(x)
+    if accumulate:
+        np.add.at(view(want), index, y)
+    else:
+        view(want)[index] = y
+    inputs = [context.from_host(v) if isinstance(v, np.ndarray) else v for v in values]
+    routine.update(view(device), context.from_host(y), *inputs)
+    routine.check()
+    np.testing.assert_array_equal(device.to_host(), want, strict=True, err_msg=str(index))
+    return routine
+
+
+def test_updates_in_place(context, schedule, rng):
+    """Elements between those of the target stay as they are, and the last of repeated indices wins."""
+    x = rng.integers(0, 100, (12, 11, 10)).astype("float32")
+    i, j = rng.integers(-5, 5, (3, 4)), rng.integers(-5, 5, 4)
+    for index in ((i,), (ALL, i, j), (j, slice(None, None, -2), j)):
+        for view in LAYOUTS:
+            y = rng.integers(0, 9, view(x)[index].shape).astype("float32")
+            for accumulate in (False, True):
+                check_update(context, schedule, x, view, index, y, accumulate)
+
+
+def test_updates_of_vectors_and_many_values(context, schedule, rng, monkeypatch):
+    """The ways that a scatter has, with a target whose elements are apart and with one that is whole."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_ITEM_SCATTERED", 64)
+    monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    ways = set()
+    for shape, view in product(((14,), (14, 3), (500, 3)), (lambda x: x, lambda x: x[::2])):
+        x = rng.integers(0, 100, shape).astype("float32")
+        rows = len(view(x))
+        i = rng.integers(-rows, rows, 500)
+        y = rng.integers(0, 3, (500, *shape[1:])).astype("float32")
+        for accumulate in (False, True):
+            routine = check_update(context, schedule, x, view, (i,), y, accumulate)
+            ways |= {type(plan.way).__name__ for plan in routine._plans._plans.values()}
+    assert ways == ({"_Direct", "_ByPosition"} if schedule == "cpu" else {"_Sorted", "_Few"})
+
+
+def test_values_in_order_in_place(context, rng, ordered):
+    x, i = rng.normal(size=(30, 7)).astype("float32"), rng.integers(-30, 30, 700)
+    routine = check_update(context, "cpu", x, lambda a: a, (i,), rng.normal(size=(700, 7)).astype("float32"), True)
+    (plan,) = routine._plans._plans.values()
+    assert isinstance(plan.way, OrderPlan) == (context.info.compute_units > 1)
+
+
+def test_targets_that_are_also_values_or_indices(context, schedule):
+    host = np.arange(20)[::-1].copy()
+    kinds = {"accumulate": False, "value_dtype": "int64", "value_ndim": 1, "schedule": schedule}
+    routine = Scatter(context, "int64", 1, (0,), [("int64", 1)], **kinds)
+    device, want = context.from_host(host), host.copy()
+    want[want[5:15].copy()] = want[:10].copy()
+    routine.update(device, device[:10], device[5:15])
+    np.testing.assert_array_equal(device.to_host(), want)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_bad_indices_write_nothing(context, schedule, monkeypatch, few):
+    """What is out of range is reported, and every element but those of other indices stays as it is."""
+    if few:
+        monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 1)
+    else:
+        monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
+        monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_SORTED_POSITIONS", 4)
+    for shape, rows in (((8,), 3), ((8, 5), 3), ((8, 5), 300)):
+        i = np.resize(np.array([2, 8, 2, -9, 5]), rows * 5)
+        y = np.ones((len(i), *shape[1:]), "float32")
+        for accumulate in (False, True):
+            kinds = {"accumulate": accumulate, "value_dtype": "float32", "value_ndim": len(shape)}
+            routine = Scatter(context, "float32", len(shape), (0,), [("int64", 1)], schedule=schedule, **kinds)
+            device = context.from_host(np.full(shape, 7, "float32"))
+            routine.update(device, context.from_host(y), context.from_host(i))
+            with pytest.raises(IndexError, match="index (8|-9) is out of bounds for axis 0 with size 8"):
+                routine.check()
+            want = np.full(shape, 7, "float32")
+            want[2], want[5] = (7 + 2 * rows, 7 + rows) if accumulate else (1, 1)
+            np.testing.assert_array_equal(device.to_host(), want)

@@ -1,0 +1,237 @@
+"""Sums, extrema and other reductions along dimensions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pytensor_cl.array import elementwise
+from pytensor_cl.array.dispatch import assign_result
+from pytensor_cl.array.dtypes import DTypeLike, default_float
+from pytensor_cl.array.launches import cast_to, copied, thread_cache
+from pytensor_cl.routines.reduction.routine import Reduction
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout, collapse
+
+Axis = int | Sequence[int] | None
+
+
+def axes_of(x: GpuArray, axis: Axis) -> tuple[int, ...]:
+    """Return the dimensions that an argument ``axis`` means, in order.
+
+    Raises `AxisError`: there is no such dimension.
+    """
+    return tuple(range(x.ndim)) if axis is None else tuple(sorted(normalize_axis_tuple(axis, x.ndim, "axis")))
+
+
+def reduced_shape(x: GpuArray, axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """Return the shape of a reduction."""
+    if keepdims:
+        return tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    return tuple(n for a, n in enumerate(x.shape) if a not in axes)
+
+
+def rows_last(x: GpuArray, axes: Sequence[int]) -> tuple[GpuArray, int]:
+    """Return a view with the dimensions `axes` last, and adjacent dimensions merged, and the number of merged others.
+
+    Few kernels serve all shapes: they depend on numbers of dimensions.
+    """
+    others = [a for a in range(x.ndim) if a not in axes]
+    layout = x.layout
+    sizes, steps = [], []
+    for part in (others, axes):
+        merged, (strides,) = collapse([layout.shape[a] for a in part], ([layout.strides[a] for a in part],))
+        sizes.append(merged)
+        steps.append(strides)
+    kept = len(sizes[0])
+    shape, strides = (*sizes[0], *(sizes[1] or (1,))), (*steps[0], *(steps[1] or (0,)))
+    return x.with_layout(Layout(shape, strides, layout.offset)), kept
+
+
+def reduce(
+    operation: str, x: GpuArray, axis: Axis, keepdims: bool, dtype: np.dtype, accumulator: np.dtype | None = None
+) -> GpuArray:
+    """Reduce dimensions of an array by an operation of `routines.reduction`.
+
+    Raises `ValueError`: there are no elements, and the operation has no value for none.
+    """
+    axes = axes_of(x, axis)
+    shape = reduced_shape(x, axes, keepdims)
+    if not axes:
+        return cast_to(x, dtype) if dtype != x.dtype else copied(x)
+    view, kept = rows_last(x, axes)
+    wide = accumulator or _accumulator(dtype)
+    cache = thread_cache()
+    key = x.context, operation, x.dtype, wide, dtype, view.ndim, kept
+    routine = cache.get(key)
+    if routine is None:
+        reduced = tuple(range(kept, view.ndim))
+        x.context.check_dtype(dtype)
+        routine = cache[key] = Reduction(x.context, operation, str(x.dtype), str(wide), str(dtype), view.ndim, reduced)
+    (result,) = routine(view)
+    return result.with_layout(Layout.contiguous(shape))
+
+
+def _accumulator(dtype: np.dtype) -> np.dtype:
+    """Return the dtype in which sums and products are accumulated: the widest of its kind."""
+    widest = {"f": "float64", "c": "complex128", "i": "int64", "u": "uint64"}.get(dtype.kind, str(dtype))
+    return np.dtype(widest)
+
+
+def _total_dtype(x: GpuArray, dtype: DTypeLike) -> np.dtype:
+    """Return the dtype of sums and products: int64 or uint64 of integers, int64 of bools."""
+    if dtype is not None:
+        return np.dtype(dtype)
+    return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(x.dtype.kind, x.dtype)
+
+
+def _finished(name: str, result: GpuArray, out: GpuArray | None) -> GpuArray:
+    return result if out is None else assign_result(name, out, result)
+
+
+def sum(
+    x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
+) -> GpuArray:
+    """Return sums along dimensions.
+
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        A dimension, a sequence of them, or None for all. A sum over no dimension is a copy.
+    dtype
+        The dtype of the result. None is that of `x`; int64 or uint64 of integers, int64 of bools. float32 is summed
+        in float64, or with the rounding errors where the device has no float64.
+    keepdims
+        Whether the reduced dimensions stay, with length 1.
+    out
+        An array that the result is written into.
+
+    Returns
+    -------
+    GpuArray
+        0-d where all dimensions are reduced. Equal calls give equal bits.
+    """
+    target = _total_dtype(x, dtype)
+    source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
+    source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
+    return _finished("sum", reduce("add", source, axis, keepdims, target), out)
+
+
+def prod(
+    x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
+) -> GpuArray:
+    """Return products along dimensions; the parameters are those of `sum`."""
+    target = _total_dtype(x, dtype)
+    source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
+    source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
+    return _finished("prod", reduce("mul", source, axis, keepdims, target), out)
+
+
+def _extremum(name: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
+    if x.dtype.kind == "c":
+        raise TypeError(f"{name} of {x.dtype}: complex numbers have no order here")
+    if 0 in [x.shape[a] for a in axes_of(x, axis)]:
+        raise ValueError(f"{name} of an array of shape {x.shape}, which has no elements along the dimensions")
+    return reduce({"max": "maximum", "min": "minimum"}[name], x, axis, keepdims, x.dtype, x.dtype)
+
+
+def max(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+    """Return the greatest elements along dimensions; NaN where one is. The parameters are those of `sum`.
+
+    Raises `ValueError`: there are no elements.
+    """
+    return _finished("max", _extremum("max", x, axis, keepdims), out)
+
+
+def min(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+    """Return the least elements along dimensions; NaN where one is. The parameters are those of `sum`.
+
+    Raises `ValueError`: there are no elements.
+    """
+    return _finished("min", _extremum("min", x, axis, keepdims), out)
+
+
+def _truth(operation: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
+    truth = np.dtype("bool")
+    return reduce(operation, x if x.dtype == truth else cast_to(x, truth), axis, keepdims, truth, truth)
+
+
+def all(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+    """Return whether all elements along dimensions are true. The parameters are those of `sum`."""
+    return _finished("all", _truth("and", x, axis, keepdims), out)
+
+
+def any(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+    """Return whether an element along dimensions is true. The parameters are those of `sum`."""
+    return _finished("any", _truth("or", x, axis, keepdims), out)
+
+
+def count_nonzero(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False) -> GpuArray:
+    """Return how many elements along dimensions are not zero, as int64."""
+    return sum(x if x.dtype.kind == "b" else cast_to(x, np.dtype("bool")), axis=axis, keepdims=keepdims)
+
+
+def _count(x: GpuArray, axes: Sequence[int]) -> int:
+    return int(np.prod([x.shape[a] for a in axes], dtype=object)) if axes else 1
+
+
+def mean(
+    x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
+) -> GpuArray:
+    """Return means along dimensions; of integers they are floatX. The parameters are those of `sum`."""
+    target = np.dtype(dtype) if dtype is not None else x.dtype if x.dtype.kind in "fc" else default_float(x.context)
+    total = sum(x, axis=axis, dtype=target, keepdims=keepdims)
+    count = _count(x, axes_of(x, axis))
+    return _finished("mean", elementwise.divide(total, _number(count, target), out=total), out)
+
+
+def _number(value: float, dtype: np.dtype) -> Any:
+    return dtype.type(value)
+
+
+def var(
+    x: GpuArray,
+    /,
+    *,
+    axis: Axis = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    out: GpuArray | None = None,
+) -> GpuArray:
+    """Return variances along dimensions.
+
+    Parameters
+    ----------
+    x, axis, keepdims, out
+        As in `sum`. Variances of integers are floatX, those of complex numbers real.
+    correction
+        What is subtracted from the number of elements; 1 gives the unbiased estimate.
+    """
+    axes = axes_of(x, axis)
+    target = x.dtype if x.dtype.kind in "fc" else default_float(x.context)
+    centre = mean(x, axis=axis, dtype=target, keepdims=True)
+    away = elementwise.subtract(x if x.dtype == target else cast_to(x, target), centre)
+    if target.kind == "c":
+        away = elementwise.abs(away)
+    squares = sum(elementwise.square(away, out=away), axis=axis, keepdims=keepdims)
+    count = np.float64(_count(x, axes) - correction)
+    if count < 0:
+        count = np.float64(0)
+    return _finished("var", elementwise.divide(squares, _number(count, squares.dtype), out=squares), out)
+
+
+def std(
+    x: GpuArray,
+    /,
+    *,
+    axis: Axis = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    out: GpuArray | None = None,
+) -> GpuArray:
+    """Return standard deviations along dimensions: the square roots of `var`."""
+    variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
+    return _finished("std", elementwise.sqrt(variance, out=variance), out)

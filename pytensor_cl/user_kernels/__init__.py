@@ -1,0 +1,1 @@
+"""Kernels that users write, for arrays: below the Ops that are made of them."""
