@@ -1,7 +1,8 @@
 """The code in README.md, CONTRIBUTING.md and docs/ runs and prints what the pages say.
 
-A block fenced as ``python`` is run; a block fenced as ``output`` right after it is what it prints, where ``...``
-stands for anything. The blocks of a page share their names, and each page has an interpreter of its own.
+A block fenced as ``python`` is run; a block fenced as ``output`` right after it is what it prints. After the mark of
+tools/doc_tables.py there are measurements, which that program compares. The blocks of a page share their names, and each
+page has an interpreter of its own.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import doctest
 import importlib
 import io
 import itertools
+import json
 import operator
 import os
 import re
@@ -25,8 +27,14 @@ from pytensor_cl import nn, optimizers
 from pytensor_cl.flags import FLAGS
 
 ROOT = Path(__file__).parents[1]
-_FENCE = re.compile(r"^```python\n(.*?)^```$(?:\n*^```output\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
-_COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
+PACKAGES = {"array", "array.fft", "array.linalg", "nn", "optimizers", "pymc", "train"}
+"""Packages with public names of their own."""
+_MARK = "<!-- printed by the code above: tools/doc_tables.py -->"
+_FENCE = re.compile(
+    rf"^```python\n(.*?)^```$(?:\n*^```output\n(.*?)^```$|\n*^({re.escape(_MARK)})$)?", re.MULTILINE | re.DOTALL
+)
+_COMPARE = doctest.NORMALIZE_WHITESPACE
 
 
 def pages():
@@ -45,7 +53,7 @@ def run_page(path):
             # Empty lines in front make tracebacks show the line of the page.
             exec(compile("\n" * line + block[1], str(path), "exec"), names)
         got, wanted = printed.getvalue(), block[2] or ""
-        if not doctest.OutputChecker().check_output(wanted, got, _COMPARE):
+        if not block[3] and not doctest.OutputChecker().check_output(wanted, got, _COMPARE):
             problems.append(f"{path}, line {line}: the page says\n{wanted}\nbut the code prints\n{got}")
     return problems
 
@@ -102,10 +110,67 @@ def test_every_flag_is_described():
     assert described == {flag.name for flag in FLAGS}
 
 
-def test_every_public_name_is_in_the_reference():
-    text = (ROOT / "docs" / "api.md").read_text()
-    described = set(re.findall(r"\.\. (?!automodule)\S+:: pytensor_cl\.(\w+)(?:\(|$)", text, re.MULTILINE))
-    assert described == set(pytensor_cl.__all__) - {"__version__"}
+def _described(text, package):
+    """Return the names of a package that directives of a text describe one by one, and whether one takes all of them."""
+    name = re.escape(package)
+    found = set(re.findall(rf"^\.\. (?!automodule)\S+:: {name}\.(\w+)(?:\(.*)?$", text, re.MULTILINE))
+    return found, bool(re.search(rf"^\.\. automodule:: {name}\n   :members:$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("package", ["pytensor_cl", *(f"pytensor_cl.{name}" for name in sorted(PACKAGES))])
+def test_every_public_name_is_in_the_reference(package):
+    module = pytest.importorskip(package)
+    text = "\n".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    described, takes_all = _described(text, package)
+    names = {name for name in module.__all__ if name != "__version__"}
+    assert described <= set(dir(module))
+    assert len(names) > 2
+    assert takes_all or names - described == set()
+
+
+def _heading_ids(text):
+    """Return the anchors of the headings of a page, as MyST and GitHub make them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "") for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in plain}
+
+
+def _broken(page, text):
+    """Return the relative links of a page that lead to no file or to no heading."""
+    text, found = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if re.match(r"\w+:", link):
+            continue
+        if not target.exists() or (anchor and anchor not in _heading_ids(target.read_text())):
+            found.append(f"{page.relative_to(ROOT)}: {link}")
+    return found
+
+
+def test_links_lead_to_files_and_headings():
+    """Sphinx checks those of its pages; these are also right on a site that shows the files of the repository."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
+    broken = [link for page in found for link in _broken(page, page.read_text())]
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text())["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        broken += _broken(path, text)
+    assert len(found) > 50
+    assert not broken
+    assert _broken(ROOT / "README.md", "[a](docs/nothing.md) [b](docs/flags.md#nothing)") != []
+
+
+def test_notebooks_are_in_the_tutorials_with_their_outputs():
+    """ci/docs.sh runs them and compares the outputs (tools/notebooks.py)."""
+    index = (ROOT / "docs" / "tutorials" / "index.md").read_text()
+    assert len(NOTEBOOKS) >= 4
+    for path in NOTEBOOKS:
+        assert re.search(rf"^{path.stem}$", index, re.MULTILINE), path
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        outputs = [output for cell in cells for output in cell["outputs"]]
+        assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1)), path
+        assert outputs and not any(output["output_type"] == "error" for output in outputs), path
 
 
 def _right_cells(page, titles):

@@ -79,6 +79,22 @@ def test_changelog_has_the_version():
     assert pytensor_cl.__version__ in headings
 
 
+def test_citation_and_recipe_have_the_version():
+    citation, recipe = ((ROOT / name).read_text() for name in ("CITATION.cff", "ci/conda/recipe.yaml"))
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [pytensor_cl.__version__]
+    assert re.findall(r'^  version: "(.+)"$', recipe, re.MULTILINE) == [pytensor_cl.__version__]
+
+
+def test_recipe_has_the_dependencies():
+    recipe = (ROOT / "ci/conda/recipe.yaml").read_text()
+    run = recipe.partition("  run:\n")[2].partition("  run_constraints:")[0]
+    listed = {line.partition("#")[0].strip().replace(" ", "") for line in run.replace("- ", "").splitlines()}
+    wanted = {text.partition(";")[0] for text in PROJECT["project"]["dependencies"]}
+    assert wanted - {"pocl-binary-distribution"} | {"pocl", "ocl-icd"} <= listed
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert f'python_min: "{oldest}"' in recipe
+
+
 def test_start_up_file_is_one_import():
     lines = (ROOT / "pytensor_cl.pth").read_text().splitlines()
     assert lines == ["import pytensor_cl._autoload"]

@@ -1,9 +1,10 @@
 ## Algorithm   Distinct values of sorted elements. `<name>_heads` flags the first of each segment of equal values; a
 ##             prefix sum of the flags numbers the segments; `<name>_starts` notes where each segment starts, and
 ##             `<name>_results` gathers its value, its first position and its length.
-## Operands    x: contiguous; order: positions in sorted order (if `ordered`).
+## Operands    x: contiguous; order: positions in sorted order (if `ordered`). NaN, whose key is the greatest, differs
+##             from NaN where `has_distinct_nan`.
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
-<%page args="name, key, to_key, number_type, ordered, inverse, schedule"/>
+<%page args="name, key, to_key, number_type, ordered, inverse, has_distinct_nan, schedule"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="elements" file="/common/each_element.mako"/>
 <%namespace name="keys" file="/sort/keys.mako"/>
@@ -16,7 +17,8 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
     <%elements:each n="n" schedule="${schedule}">
         const ${key} own = ${value};
         const ${key} before = ${value.replace("i]", "max(i, 1L) - 1]")};
-        segment_heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before);
+        segment_heads[i] = i == 0 || ${name}_key(own) != ${name}_key(before)
+            ${f"|| {name}_key(own) == ({key})~0" if has_distinct_nan else ""};
     </%elements:each>
 }
 

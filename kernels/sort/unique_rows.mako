@@ -1,19 +1,30 @@
 ## Algorithm   Distinct rows of a matrix: bottom-up merge sort of the rows (`<name>_merge`), flags of the first of equal
 ##             rows (`<name>_heads`), a copy of those that are found (`<name>_copy`). The rest is in
 ##             kernels/sort/unique.mako.
-## Operands    x[n][columns], contiguous; order: positions of the rows in sorted order.
+## Operands    x[n][columns], contiguous; order: positions of the rows in sorted order. `are_numbers`: rows are complex
+##             numbers, and those with NaN come last.
 ## NDRange     As in kernels/sort/unique.mako; one row each.
-<%page args="name, key, to_key, is_real, number_type, schedule"/>
+<%page args="name, key, to_key, has_distinct_nan, are_numbers, number_type, schedule"/>
 <%namespace name="elements" file="/common/each_element.mako"/>
 <%include file="/common/partition.mako"/>\
 <%namespace name="keys" file="/sort/keys.mako"/>
 ${keys.key_function()}
+// The key of element k of a row.
+static inline ${key} ${name}_at(__global const ${key} *row, const long k)
+{
+    % if are_numbers:
+    if (${name}_key(row[0]) == (${key})~0 || ${name}_key(row[1]) == (${key})~0)
+        return (${key})~0;
+    % endif
+    return ${name}_key(row[k]);
+}
+
 // Whether row a comes before row b: the first column in which they differ decides; NaN comes last.
 static inline int ${name}_precedes(__global const ${key} *a, __global const ${key} *b, const long columns)
 {
     for (long k = 0; k < columns; ++k) {
-        const ${key} x = ${name}_key(a[k]);
-        const ${key} y = ${name}_key(b[k]);
+        const ${key} x = ${name}_at(a, k);
+        const ${key} y = ${name}_at(b, k);
         if (x != y)
             return x < y;
     }
@@ -47,7 +58,7 @@ __kernel void ${name}_merge(__global const ${key} *restrict x, const long x_at, 
     </%elements:each>
 }
 
-// Rows with NaN, whose key is the greatest, are not equal to any other, as in NumPy.
+// Rows with NaN, whose key is the greatest, are not equal to any other where `has_distinct_nan`.
 __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, __global const long *restrict order,
     __global ${number_type} *restrict segment_heads, const long n, const long columns)
 {
@@ -57,9 +68,9 @@ __kernel void ${name}_heads(__global const ${key} *restrict x, const long x_at, 
         __global const ${key} *before = x + order[max(i, 1L) - 1] * columns;
         int is_head = i == 0;
         for (long k = 0; k < columns && !is_head; ++k)
-            is_head = ${name}_key(own[k]) != ${name}_key(before[k])
-                % if is_real:
-                || ${name}_key(own[k]) == (${key})~0
+            is_head = ${name}_at(own, k) != ${name}_at(before, k)
+                % if has_distinct_nan:
+                || ${name}_at(own, k) == (${key})~0
                 % endif
                 ;
         segment_heads[i] = is_head;

@@ -5,6 +5,7 @@ Use it as NumPy: ``import pytensor_cl.array as xp``. Functions return at once; t
 
 from math import e, inf, nan, pi
 
+from pytensor_cl.array import blas, fft, linalg
 from pytensor_cl.array.creation import (
     arange,
     asarray,
@@ -14,8 +15,11 @@ from pytensor_cl.array.creation import (
     eye,
     full,
     full_like,
+    linspace,
     ones,
     ones_like,
+    tril,
+    triu,
     zeros,
     zeros_like,
 )
@@ -112,6 +116,31 @@ from pytensor_cl.array.elementwise import (
     trunc,
     where,
 )
+from pytensor_cl.array.extras import (
+    allclose,
+    angle,
+    array_equal,
+    asnumpy,
+    atleast_1d,
+    atleast_2d,
+    average,
+    column_stack,
+    copy,
+    copyto,
+    einsum,
+    fliplr,
+    flipud,
+    inner,
+    isclose,
+    kron,
+    may_share_memory,
+    median,
+    nan_to_num,
+    pad,
+    percentile,
+    ptp,
+    quantile,
+)
 from pytensor_cl.array.indexing import add_at, nonzero, take
 from pytensor_cl.array.info import __array_namespace_info__
 from pytensor_cl.array.manipulation import (
@@ -157,6 +186,7 @@ from pytensor_cl.array.sorting import (
     searchsorted,
     sort,
     take_along_axis,
+    unique,
     unique_all,
     unique_counts,
     unique_inverse,

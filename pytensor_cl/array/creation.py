@@ -6,9 +6,9 @@ import numpy as np
 
 from pytensor_cl.array.device import context_of
 from pytensor_cl.array.dispatch import common_context, number_of
-from pytensor_cl.array.dtypes import DTypeLike, default_float, of_python
+from pytensor_cl.array.dtypes import DTypeLike, default_complex, default_float, of_python
 from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, thread_cache
-from pytensor_cl.routines.creation import ARange
+from pytensor_cl.routines.creation import ARange, Linspace, Triangle
 from pytensor_cl.routines.indexing.diagonal import diagonal
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -279,3 +279,61 @@ def astype(x: GpuArray, dtype: DTypeLike, /, *, copy: bool = True, device: Any =
     if x.dtype.kind == "c" and np.dtype(dtype).kind not in "cb":
         raise TypeError(f"astype: a cast from {x.dtype} to {np.dtype(dtype)} loses the imaginary part: take real(x)")
     return cast_to(x, np.dtype(dtype))
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: DTypeLike = None, device: Any = None, endpoint: bool = True
+) -> GpuArray:
+    """Return evenly spaced numbers, as `numpy.linspace` does.
+
+    Parameters
+    ----------
+    start, stop
+        Numbers: the first value, and the last, or the one after the last without `endpoint`.
+    num
+        How many.
+    dtype
+        None is floatX, or complex if a number is.
+    device
+        A `Device` or the name of a context; None is the default.
+    endpoint
+        Whether `stop` is the last value.
+
+    Raises
+    ------
+    ValueError
+        `num` is negative.
+    """
+    context = context_of(device)
+    if num < 0:
+        raise ValueError(f"linspace: the number of values must not be negative, it is {num}")
+    first, last = number_of(start), number_of(stop)
+    if dtype is None:
+        is_of_complex = any(np.asarray(v).dtype.kind == "c" for v in (first, last))
+        dtype = default_complex(context) if is_of_complex else default_float(context)
+    dtype = context.check_dtype(dtype)
+    cache, key = thread_cache(), (context, "linspace", dtype, endpoint)
+    if key not in cache:
+        cache[key] = Linspace(context, str(dtype), endpoint=endpoint)
+    result: GpuArray = cache[key](first, last, num)[0]
+    return result
+
+
+def _triangle(name: str, x: GpuArray, k: int) -> GpuArray:
+    if x.ndim < 2:
+        raise ValueError(f"{name} takes matrices, not an array of shape {x.shape}")
+    cache, key = thread_cache(), (x.context, name, x.dtype, x.ndim)
+    if key not in cache:
+        cache[key] = Triangle(x.context, str(x.dtype), x.ndim, is_lower=name == "tril")
+    result: GpuArray = cache[key](x, k)[0]
+    return result
+
+
+def tril(x: GpuArray, /, *, k: int = 0) -> GpuArray:
+    """Return the lower triangles of matrices, with zeros above the diagonal `k` places above the main one."""
+    return _triangle("tril", x, k)
+
+
+def triu(x: GpuArray, /, *, k: int = 0) -> GpuArray:
+    """Return the upper triangles of matrices, with zeros below the diagonal `k` places above the main one."""
+    return _triangle("triu", x, k)

@@ -362,10 +362,10 @@ OPERATIONS: dict[str, Operation] = (
     | {
         name: Operation(name, _of_ufunc(ufunc), scalar, is_copy_of_ints=True)
         for name, ufunc, scalar in (
-            ("ceil", np.ceil, ps.ceil),
-            ("floor", np.floor, ps.floor),
-            ("round", np.rint, ps.round_half_to_even),
-            ("trunc", np.trunc, ps.trunc),
+            ("ceil", np.ceil, NAMED["ceil"]),
+            ("floor", np.floor, NAMED["floor"]),
+            ("round", np.rint, NAMED["round"]),
+            ("trunc", np.trunc, NAMED["trunc"]),
         )
     }
     | {"where": Operation("where", _of_where, ps.switch)}

@@ -1,5 +1,6 @@
 """Elementwise functions."""
 
+from builtins import abs as builtin_abs
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from pytensor_cl.array.dispatch import (
     apply,
     number_of,
 )
-from pytensor_cl.array.launches import copied, fill
+from pytensor_cl.array.launches import cast_to, copied, fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
 
@@ -131,6 +132,21 @@ def pow(x1: Any, x2: Any, /, *, out: GpuArray | None = None) -> GpuArray:
         if exponent == 2 and base_kind in "iufc" and isinstance(exponent, int):
             return apply(OPERATIONS["square"], (x1,), out)
     return apply(OPERATIONS["pow"], (x1, x2), out)
+
+
+def round_to(x: GpuArray, decimals: int = 0) -> GpuArray:
+    """Round to a number of decimals, as `numpy.round` does; negative ones round to powers of ten."""
+    if not decimals:
+        return apply(OPERATIONS["round"], (x,))
+    if x.dtype.kind in "iub":
+        if decimals > 0:
+            return copied(x)
+        unit = 10**-decimals
+        halves = apply(OPERATIONS["divide"], (x, float(unit)))
+        return cast_to(apply(OPERATIONS["multiply"], (apply(OPERATIONS["round"], (halves,)), float(unit))), x.dtype)
+    unit = float(10 ** builtin_abs(decimals))
+    up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    return apply(OPERATIONS[down], (apply(OPERATIONS["round"], (apply(OPERATIONS[up], (x, unit)),)), unit))
 
 
 def real(x: GpuArray, /) -> GpuArray:

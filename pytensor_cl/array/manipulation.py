@@ -107,7 +107,7 @@ def moveaxis(x: GpuArray, source: Any, destination: Any, /) -> GpuArray:
     return x.with_layout(x.layout.transpose(order))
 
 
-def expand_dims(x: GpuArray, /, *, axis: int | Sequence[int] = 0) -> GpuArray:
+def expand_dims(x: GpuArray, /, axis: int | Sequence[int]) -> GpuArray:
     """Return a view with new dimensions of length 1; `axis`: their places in the result.
 
     Raises `IndexError`: a place is out of bounds.
@@ -141,13 +141,13 @@ def broadcast_to(x: GpuArray, /, shape: Any) -> GpuArray:
     return x.with_layout(x.layout.broadcast_to(_lengths(shape)))
 
 
-def broadcast_arrays(*arrays: GpuArray) -> tuple[GpuArray, ...]:
+def broadcast_arrays(*arrays: GpuArray) -> list[GpuArray]:
     """Return views of the arrays in their common shape.
 
     Raises `ValueError`: they do not broadcast.
     """
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
-    return tuple(broadcast_to(x, shape) for x in arrays)
+    return [broadcast_to(x, shape) for x in arrays]
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return np.broadcast_shapes(*shapes)
 
 
-def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> tuple[GpuArray, ...]:
+def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> list[GpuArray]:
     """Return the coordinates of a grid, one array for each of the vectors.
 
     `indexing`: ``"ij"`` for dimensions in the order of the vectors, ``"xy"`` with the first two exchanged.
@@ -176,7 +176,7 @@ def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> tuple[GpuArray, ...]:
     lines = [
         reshape(x, tuple(x.size if at == order[k] else 1 for at in range(len(arrays)))) for k, x in enumerate(flat)
     ]
-    return tuple(copied(broadcast_to(line, shape)) for line in lines)
+    return [copied(broadcast_to(line, shape)) for line in lines]
 
 
 def flip(x: GpuArray, /, *, axis: int | Sequence[int] | None = None) -> GpuArray:

@@ -3,7 +3,7 @@
 import argparse
 
 from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
-from pytensor_cl.cli.text import print_json, size, table
+from pytensor_cl.cli.text import print_json, print_table, size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def _describe(folder: CacheFolder) -> dict[str, object]:
 
 def _print_text(folders: list[dict], action: str) -> None:
     rows = [(f["owner"], f["path"], f["entries"], size(f["bytes"])) for f in folders]
-    print(table(("cache", "folder", "entries", "size"), rows, right=("entries", "size")))
+    print_table(("cache", "folder", "entries", "size"), rows, right=("entries", "size"), wrapped=("folder",))
     for problem in dict.fromkeys(f["problem"] for f in folders if f["problem"]):
         print(f"not used: {', '.join(f['owner'] for f in folders if f['problem'] == problem)}: {problem}")
     if action == "clear":

@@ -19,6 +19,7 @@ from pytensor_cl.runtime.compilation.binaries import programs_folder
 from pytensor_cl.runtime.compilation.kernel_objects import INVOKER_FILES, invoker_folder
 from pytensor_cl.runtime.drivers import all_hooks
 from pytensor_cl.runtime.features.features import features_folder
+from pytensor_cl.runtime.unlisted_drivers import loader_folders
 
 _HEX_KEY = "[0-9a-f]" * 32
 _DRAFT = f"{_HEX_KEY}.*.tmp"
@@ -102,6 +103,7 @@ def cache_folders() -> list[CacheFolder]:
         CacheFolder("pyopencl", user_folder() / "pyopencl", (f"pyopencl-compiler-cache-*/{_HEX_KEY}",)),
         CacheFolder("pyopencl, invokers", invoker_folder(), (INVOKER_FILES,)),
         _checked("pytensor-cl, features", features_folder(ours or None)),
+        CacheFolder("pytensor-cl, drivers", loader_folders(), (_HEX_KEY, "new-*")),
         CacheFolder("pytensor-cl, names", default_folder(), ("names.json*", "pruned")),
     ]
     for hooks in all_hooks():

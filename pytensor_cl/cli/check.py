@@ -13,7 +13,7 @@ import numpy as np
 
 from pytensor_cl.cli import start_up_hook
 from pytensor_cl.cli.run import with_device
-from pytensor_cl.cli.text import paint, print_json, table
+from pytensor_cl.cli.text import paint, print_json, print_table
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 
 # A script that does not mention this package; do not change its text.
@@ -126,7 +126,7 @@ def _print_text(report: dict[str, Any]) -> None:
     runs = zip(report["device_seconds"], report["default_seconds"], strict=True)
     header = ("run", "on the device", "default mode")
     rows = [(i, f"{a:.4f} s", f"{b:.4f} s") for i, (a, b) in enumerate(runs, 1)]
-    print(table(header, rows, right=header))
+    print_table(header, rows, right=header)
     print(f"\nbest against best: the device is {report['ratio']:.2f} times as fast")
     if not report["start_up_hook"]:
         print("the start-up hook is not installed: the program ran by 'python -m pytensor_cl run'")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pytensor.configdefaults import config
 
 from pytensor_cl.cli.drivers import Driver, registered_drivers
-from pytensor_cl.cli.text import paint, print_json, size, table
+from pytensor_cl.cli.text import paint, print_json, print_table, size
 from pytensor_cl.runtime.device import (
     DeviceEntry,
     DeviceInfo,
@@ -82,7 +82,9 @@ def _found() -> dict[str, object]:
 
 def _print_text(entries: Sequence[DeviceEntry], broken: Sequence[Driver]) -> None:
     if entries:
-        print(table(_HEADER, [_row(entry) for entry in entries], right=("units", "memory")))
+        rows = [_row(entry) for entry in entries]
+        colours = {"FAILED": "red", "ok": "green", "no": "yellow"}
+        print_table(_HEADER, rows, ("units", "memory"), colours=colours, wrapped=("name", "driver"))
         for remark in (line for entry in entries for line in _remarks(entry)):
             print(f"\n{remark}")
         for line in empty_platforms():

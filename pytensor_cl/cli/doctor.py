@@ -14,7 +14,7 @@ from pytensor_cl.cli.cache_folders import CacheFolder, cache_folders
 from pytensor_cl.cli.device_checks import check_device
 from pytensor_cl.cli.drivers import registered_drivers, searched_places
 from pytensor_cl.cli.finding import Finding
-from pytensor_cl.cli.text import paint, print_json, size
+from pytensor_cl.cli.text import paint, print_json, print_row, size
 from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.device import (
     DeviceEntry,
@@ -169,26 +169,25 @@ def _sections(device: str | None) -> dict[str, Callable[[], Iterator[Finding]]]:
 
 
 def _print_finding(finding: Finding) -> None:
+    if print_row((finding.status, finding.subject, finding.text), (4, 20), _COLOURS):
+        return
     status = paint(f"{finding.status:<4}", _COLOURS[finding.status])
     print(f"  {status}  {finding.subject:<18}  {finding.text}", flush=True)
 
 
-def _collect(title: str, findings: Iterator[Finding], *, show: bool) -> list[Finding]:
-    """Collect a section; each line is printed when it is known, because some take seconds."""
-    collected = []
-    if show:
-        print(paint(title, "bold"))
+def _shown(title: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the findings of a section; each is printed when it is known, because some take seconds."""
+    print(paint(title, "bold"))
     for finding in findings:
-        collected.append(finding)
-        if show:
-            _print_finding(finding)
-    return collected
+        _print_finding(finding)
+        yield finding
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the installation and each device; the exit code is 1 if a check failed."""
     sections = _sections(options.device)
-    report = {title: _collect(title, findings(), show=not options.json) for title, findings in sections.items()}
+    show = (lambda _, findings: findings) if options.json else _shown
+    report = {title: list(show(title, findings())) for title, findings in sections.items()}
     statuses = [finding.status for found in report.values() for finding in found]
     failed, warned = statuses.count("FAIL"), statuses.count("warn")
     if options.json:

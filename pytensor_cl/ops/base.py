@@ -128,6 +128,10 @@ class GpuOp(Op):
         own = type(self).__name__
         return text if text.startswith(own) else f"Gpu{text}"
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__str__ = GpuOp.__str__  # type: ignore[method-assign]  # PyTensor gives each class with __props__ its own
+
     def __str__(self) -> str:
         return short_name(self)
 

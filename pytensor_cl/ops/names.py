@@ -53,12 +53,12 @@ def scalar_op_names(op: ps.ScalarOp) -> list[str]:
 def host_name(op: Any, show: Show) -> str:
     """Return the name of a host Op: PyTensor's, without what says how it is computed if the name is short."""
     text = str(op)
-    if show is not listed:
-        return text
     scalar_op = op if isinstance(op, ps.Composite) else getattr(op, "scalar_op", None)
-    if isinstance(scalar_op, ps.Composite) and len(text) > _EXPRESSION + len("Composite{}"):
-        return f"Composite{{{listed(scalar_op_names(scalar_op))}}}"
-    return _without_internals(text)
+    if isinstance(scalar_op, ps.Composite):
+        is_long = show is listed and len(text) > _EXPRESSION + len("Composite{}")
+        if is_long or text == "Composite{...}":  # PyTensor's text of a large one
+            return f"Composite{{{show(scalar_op_names(scalar_op))}}}"
+    return _without_internals(text) if show is listed else text
 
 
 def name_of(op: Any, show: Show = listed) -> str:
@@ -77,8 +77,16 @@ def full_name(op: Any) -> str:
     return name_of(op, ", ".join)
 
 
+def before_transfers(variable: Any) -> Any:
+    """Return the variable whose value transfers have brought, if it has no name of its own."""
+    while not variable.name and getattr(getattr(variable.owner, "op", None), "is_transfer", False):
+        variable = variable.owner.inputs[0]
+    return variable
+
+
 def variable_name(variable: Any) -> str:
     """Return the name of a variable, or that of the Op which computes it, with its number if there are several."""
+    variable = before_transfers(variable)
     if variable.name:
         return cut(variable.name)
     owner = variable.owner

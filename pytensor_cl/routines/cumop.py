@@ -19,8 +19,9 @@ from pytensor_cl.routines.base.limits import (
     ITEMS_PER_UNIT,
     KERNEL_DIMS,
 )
-from pytensor_cl.routines.base.routine import struct_argument
+from pytensor_cl.routines.base.routine import Routine, struct_argument
 from pytensor_cl.routines.base.two_pass import chunks_of
+from pytensor_cl.routines.elemwise.routine import Fill
 from pytensor_cl.routines.reduction import plan as planning
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
@@ -307,3 +308,40 @@ class CumOp(AlongAxis[_Plan]):
             outer_in=in_steps,
             outer_total=total_steps,
         )
+
+
+class CumOpWithInitial(Routine):
+    """Combine each element with all before it, after the neutral one: one element more along the axis than the input.
+
+    For parameters see `CumOp`; the initial element is 0 of sums, and 1 of products.
+    """
+
+    def __init__(
+        self, context: Context, operation: str, dtype: str, ndim: int, axis: int, *, schedule: str | None = None
+    ) -> None:
+        super().__init__(context, schedule)
+        self.axis = axis
+        self.output_dtypes = (dtype,)
+        self._rest = CumOp(context, operation, dtype, ndim, axis, schedule=schedule)
+        self._fill = Fill(context, dtype, ndim, schedule)
+        self._initial = np.dtype(dtype).type(OPERATIONS[operation][1])
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels for contiguous inputs."""
+        return (*self._rest.sources(), *self._fill.sources())
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the layout of the output: one more along the axis.
+
+        Raises `ValueError`: the input has another number of dimensions.
+        """
+        (layout,) = self._rest.layout(*inputs)
+        axis = self.axis
+        return (Layout.contiguous((*layout.shape[:axis], layout.shape[axis] + 1, *layout.shape[axis + 1 :])),)
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the output may have any strides."""
+        (output,) = outputs
+        before = (slice(None),) * self.axis
+        self._fill.launch((output[(*before, slice(0, 1))],), (self._initial,))
+        self._rest.launch((output[(*before, slice(1, None))],), inputs)

@@ -1,5 +1,6 @@
 """Operators and methods of device arrays that compute. The functions are in `pytensor_cl.array`, a layer above."""
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytensor_cl.runtime.array import GpuArray
     from pytensor_cl.runtime.context import Context
+
+Axis = int | Sequence[int] | None
 
 
 @cache
@@ -119,6 +122,16 @@ class ArrayOperators:
         found = _above("operators").binary("eq", self, item)
         return found is not NotImplemented and bool(found.any())
 
+    # NumPy's functions
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute a ufunc of NumPy's on the device; raises a TypeError if it has no kernel."""
+        return _above("protocols").array_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """Compute a function of NumPy's on the device; raises a TypeError if it has no kernel."""
+        return _above("protocols").array_function(function, types, arguments, options)
+
     # Types and devices
 
     @property
@@ -155,3 +168,142 @@ class ArrayOperators:
     def clip(self, min: Any = None, max: Any = None) -> "GpuArray":
         """Limit elements to a range (`pytensor_cl.array.clip`)."""
         return _above("elementwise").clip(self, min, max)
+
+    # Reductions, with NumPy's parameters
+
+    def sum(
+        self, axis: Axis = None, dtype: Any = None, out: "GpuArray | None" = None, keepdims: bool = False
+    ) -> "GpuArray":
+        """Return sums along dimensions (`pytensor_cl.array.sum`)."""
+        return _above("reductions").sum(self, axis=axis, dtype=dtype, out=out, keepdims=keepdims)
+
+    def prod(
+        self, axis: Axis = None, dtype: Any = None, out: "GpuArray | None" = None, keepdims: bool = False
+    ) -> "GpuArray":
+        """Return products along dimensions (`pytensor_cl.array.prod`)."""
+        return _above("reductions").prod(self, axis=axis, dtype=dtype, out=out, keepdims=keepdims)
+
+    def max(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+        """Return the greatest elements along dimensions (`pytensor_cl.array.max`)."""
+        return _above("reductions").max(self, axis=axis, out=out, keepdims=keepdims)
+
+    def min(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+        """Return the least elements along dimensions (`pytensor_cl.array.min`)."""
+        return _above("reductions").min(self, axis=axis, out=out, keepdims=keepdims)
+
+    def mean(
+        self, axis: Axis = None, dtype: Any = None, out: "GpuArray | None" = None, keepdims: bool = False
+    ) -> "GpuArray":
+        """Return means along dimensions (`pytensor_cl.array.mean`)."""
+        return _above("reductions").mean(self, axis=axis, dtype=dtype, out=out, keepdims=keepdims)
+
+    def var(
+        self, axis: Axis = None, out: "GpuArray | None" = None, ddof: float = 0, keepdims: bool = False
+    ) -> "GpuArray":
+        """Return variances along dimensions (`pytensor_cl.array.var`, whose correction is `ddof`)."""
+        return _above("reductions").var(self, axis=axis, out=out, correction=ddof, keepdims=keepdims)
+
+    def std(
+        self, axis: Axis = None, out: "GpuArray | None" = None, ddof: float = 0, keepdims: bool = False
+    ) -> "GpuArray":
+        """Return standard deviations along dimensions (`pytensor_cl.array.std`, whose correction is `ddof`)."""
+        return _above("reductions").std(self, axis=axis, out=out, correction=ddof, keepdims=keepdims)
+
+    def all(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+        """Return whether all elements along dimensions are true (`pytensor_cl.array.all`)."""
+        return _above("reductions").all(self, axis=axis, out=out, keepdims=keepdims)
+
+    def any(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+        """Return whether an element along dimensions is true (`pytensor_cl.array.any`)."""
+        return _above("reductions").any(self, axis=axis, out=out, keepdims=keepdims)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> "GpuArray":
+        """Return the indices of greatest elements (`pytensor_cl.array.argmax`)."""
+        return _above("sorting").argmax(self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> "GpuArray":
+        """Return the indices of least elements (`pytensor_cl.array.argmin`)."""
+        return _above("sorting").argmin(self, axis=axis, keepdims=keepdims)
+
+    def argsort(self, axis: int = -1) -> "GpuArray":
+        """Return the indices that sort the array (`pytensor_cl.array.argsort`)."""
+        return _above("sorting").argsort(self, axis=axis)
+
+    def sort(self, axis: int = -1) -> None:
+        """Sort the array itself along a dimension, as NumPy's method does."""
+        self[...] = _above("sorting").sort(self, axis=axis)
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> "GpuArray":
+        """Return cumulative sums; None is that of the flattened array (`pytensor_cl.array.cumulative_sum`)."""
+        source = self.ravel() if axis is None else self
+        return _above("sorting").cumulative_sum(source, axis=axis, dtype=dtype)
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None) -> "GpuArray":
+        """Return cumulative products; None is that of the flattened array (`pytensor_cl.array.cumulative_prod`)."""
+        source = self.ravel() if axis is None else self
+        return _above("sorting").cumulative_prod(source, axis=axis, dtype=dtype)
+
+    # Shapes
+
+    @property
+    def mT(self) -> "GpuArray":
+        """The array with its last two dimensions exchanged; a view."""
+        return _above("manipulation").matrix_transpose(self)
+
+    def reshape(self, *shape: Any, copy: bool | None = None) -> "GpuArray":
+        """Return the elements in another shape: integers, or one sequence (`pytensor_cl.array.reshape`)."""
+        wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        return _above("manipulation").reshape(self, wanted, copy=copy)
+
+    def ravel(self) -> "GpuArray":
+        """Return the elements as a vector: a view where one is possible."""
+        return _above("manipulation").ravel(self)
+
+    def flatten(self) -> "GpuArray":
+        """Return a copy of the elements as a vector."""
+        return _above("manipulation").ravel(self.copy())  # type: ignore[attr-defined]
+
+    def transpose(self, *axes: Any) -> "GpuArray":
+        """Return a view with the dimensions in another order; reversed without arguments."""
+        order = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes or None
+        return _above("manipulation").transpose(self, order)
+
+    def squeeze(self, axis: Axis = None) -> "GpuArray":
+        """Return a view without dimensions of length 1 (`pytensor_cl.array.squeeze`)."""
+        return _above("manipulation").squeeze(self, axis)
+
+    def swapaxes(self, axis1: int, axis2: int, /) -> "GpuArray":
+        """Return a view with two dimensions exchanged."""
+        return _above("manipulation").swapaxes(self, axis1, axis2)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "GpuArray":
+        """Return a view of diagonals (`pytensor_cl.array.diagonal`)."""
+        return _above("manipulation").diagonal(self, offset=offset, axis1=axis1, axis2=axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "GpuArray":
+        """Return the sums of diagonals."""
+        return self.diagonal(offset, axis1, axis2).sum(axis=-1)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> "GpuArray":
+        """Repeat each element along a dimension (`pytensor_cl.array.repeat`)."""
+        return _above("sorting").repeat(self, repeats, axis=axis)
+
+    def take(self, indices: Any, axis: int | None = None) -> "GpuArray":
+        """Return elements, or slices along a dimension, by number (`pytensor_cl.array.take`)."""
+        return _above("indexing").take(self, indices, axis=axis)
+
+    def nonzero(self) -> "tuple[GpuArray, ...]":
+        """Return the indices of elements that are not zero; waits for the device."""
+        return _above("indexing").nonzero(self)
+
+    def searchsorted(self, values: Any, side: str = "left", sorter: "GpuArray | None" = None) -> "GpuArray":
+        """Return where values belong in a sorted vector (`pytensor_cl.array.searchsorted`)."""
+        return _above("sorting").searchsorted(self, values, side=side, sorter=sorter)
+
+    def dot(self, other: Any, /) -> "GpuArray":
+        """Return the product with another array (`pytensor_cl.array.dot`)."""
+        return _above("products").dot(self, other)
+
+    def round(self, decimals: int = 0) -> "GpuArray":
+        """Round to a number of decimals (`pytensor_cl.array.round` for none)."""
+        return _above("elementwise").round_to(self, decimals)

@@ -13,6 +13,8 @@ with the same vector instructions: the one for which PoCL's own kernel library o
 import ctypes
 import os
 import struct
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from pytensor_cl.runtime import opencl as cl
@@ -41,11 +43,13 @@ _keep: list[ctypes.Array[ctypes.c_char]] = []  # the driver keeps the pointer un
 _named: dict[int, str] = {}  # keys: addresses of devices
 
 
-def _instruction_sets() -> frozenset[str]:
-    """Flags of the first CPU in /proc/cpuinfo."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("flags"):
-            return frozenset(line.partition(":")[2].split())
+@cache
+def instruction_sets() -> frozenset[str]:
+    """Return the flags of the first CPU in /proc/cpuinfo; empty where there are none."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):  # x86, ARM
+                return frozenset(line.partition(":")[2].split())
     return frozenset()
 
 
@@ -88,7 +92,7 @@ def repair_cpu_name(device: "cl.Device") -> list[str]:
 def _set_name(device: "cl.Device") -> str | None:
     """Replace a wrong name in the device's structure; return the new one, None if nothing was replaced."""
     named = _name_in(device.version)
-    have = _instruction_sets()
+    have = instruction_sets()
     if named is None or _is_right(named, have):
         return None
     found = _pointers_to(named.encode(), device.int_ptr)

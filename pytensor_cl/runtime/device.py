@@ -29,9 +29,9 @@ from pytensor_cl.runtime.unlisted_drivers import UnlistedDriver, nvidia_problem,
 
 INSTALL_HINT = (
     "OpenCL drivers: for any x86-64 CPU on Linux 'pip install pocl-binary-distribution' (comes with pytensor-cl) or "
-    "'pip install pytensor-cl[intel]'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm, or Mesa rusticl "
-    "with RUSTICL_ENABLE=radeonsi, Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was found and "
-    "why a driver does not load."
+    "'pip install pytensor-cl[intel]'; for GPUs the vendor's driver (NVIDIA: display driver, AMD: ROCm, or Mesa "
+    "rusticl with RUSTICL_ENABLE=radeonsi, Intel: intel-opencl-icd). 'python -m pytensor_cl doctor' shows what was "
+    "found and why a driver does not load."
 )
 
 _KINDS = ("gpu", "cpu", "accelerator")

@@ -24,7 +24,14 @@ from pytensor_cl.codegen.folders import default_folder, problem_of
 from pytensor_cl.codegen.temporary import temporary_folder
 from pytensor_cl.runtime.icd import default_icd_folder, icd_folder, library_problem
 
-__all__ = ["UnlistedDriver", "find_unlisted", "is_own_folder", "nvidia_problem", "use_unlisted_drivers"]
+__all__ = [
+    "UnlistedDriver",
+    "find_unlisted",
+    "is_own_folder",
+    "loader_folders",
+    "nvidia_problem",
+    "use_unlisted_drivers",
+]
 
 LIBRARIES = {"nvidia": "libnvidia-opencl.so", "amd": "libamdocl64.so", "intel": "libigdrcl.so"}
 """Libraries of drivers for GPUs, by the name of the platform; the file names may continue with a version."""
@@ -60,6 +67,7 @@ FOLDERS = (
 """Folders besides those that the dynamic loader knows, as patterns in the root folder."""
 LOADER_CACHE = Path("/etc/ld.so.cache")
 NVIDIA_MODULE = Path("/proc/driver/nvidia")  # exists where the kernel has the driver
+_NAME, _DIGEST = "drivers", re.compile("[0-9a-f]{32}")
 _PREFIX = "pytensor-cl-"
 _MARK = "made-by-pytensor-cl"
 _ELF_KIND, _ELF_MACHINE, _ELF_HEAD = slice(4, 6), slice(18, 20), 20
@@ -208,9 +216,19 @@ def find_unlisted(folder: Path) -> list[UnlistedDriver]:
 # --- the folder for the loader ---
 
 
+def loader_folders() -> Path:
+    """Return the folder with the folders that are made for the loader, each named by a digest."""
+    return default_folder() / _NAME
+
+
 def is_own_folder(setting: str | Path) -> bool:
-    """Return whether a folder is one that this package made; child processes inherit the setting."""
-    return (Path(setting) / _MARK).is_file()
+    """Return whether a folder is one that this package made; child processes inherit the setting.
+
+    The folder may be gone, after ``pytensor-cl cache clear``.
+    """
+    folder = Path(setting)
+    is_gone = folder.parent.name == _NAME and _DIGEST.fullmatch(folder.name) is not None and not folder.exists()
+    return is_gone or (folder / _MARK).is_file()
 
 
 def _entries(folder: Path, found: list[UnlistedDriver]) -> dict[str, tuple[str, bool]]:
@@ -225,12 +243,12 @@ def _make_folder(base: Path, found: list[UnlistedDriver]) -> Path:
     Raises `OSError`: it cannot be made.
     """
     entries = _entries(base, found)
-    parent = default_folder() / "drivers"
+    parent = loader_folders()
     if problem_of(parent):
-        parent = temporary_folder() / "drivers"
+        parent = temporary_folder() / _NAME
         parent.mkdir(mode=0o700, exist_ok=True)
     folder = parent / blake2s(repr(sorted(entries.items())).encode(), digest_size=16).hexdigest()
-    if is_own_folder(folder):
+    if (folder / _MARK).is_file():
         return folder
     draft = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
     for name, (text, is_link) in entries.items():

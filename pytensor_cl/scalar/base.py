@@ -37,6 +37,7 @@ from pytensor_cl.scalar.arithmetic import (
 from pytensor_cl.scalar.complex import COMPLEX
 from pytensor_cl.scalar.loop import EmitGraph, emit_loop
 from pytensor_cl.scalar.special import OF_PYMC, SPECIAL
+from pytensor_cl.scalar.user_kernel import UserScalar
 
 Values = tuple[Scalar, ...]
 Emit = Callable[..., Value]
@@ -306,6 +307,9 @@ def emit(emitter: Emitter, op: ScalarOp, values: Values, dtypes: Sequence[str]) 
     """Write one Op; return its outputs, bound to names."""
     if isinstance(op, ps.Composite):
         return _emit_graph(emitter, op, values)
+    if isinstance(op, UserScalar):
+        inputs = [emitter.cast(v, t) for v, t in zip(values, op.function.input_dtypes, strict=True)]
+        return tuple(map(emitter.bind, op.function.emit(emitter, inputs)))
     is_of_pairs = _is_complex(op, values, dtypes)
     if isinstance(op, ScalarLoop):
         if is_of_pairs:

@@ -35,6 +35,17 @@ _DTYPES = {
 """NumPy dtypes of arrays to which a pointer to an OpenCL C type may point; the first one is that of a number."""
 _COMPLEX = {"float2": "complex64", "double2": "complex128"}
 
+
+def dtypes_of(parameter: Parameter) -> tuple[np.dtype, ...]:
+    """Return the dtypes that arrays of a pointer, or a number, may have, the usual one first; empty if any will do."""
+    found = _TYPE.fullmatch(parameter.type)
+    if found is None:
+        return ()
+    complex_name = _COMPLEX.get(parameter.type)
+    names = (*([complex_name] if complex_name else []), *_DTYPES[found[1]])
+    return tuple(map(np.dtype, names))
+
+
 _is_dense = lru_cache(1024)(Layout.is_contiguous.fget)  # type: ignore[attr-defined]
 
 
@@ -347,9 +358,8 @@ class _Pointer:
         self._strided, self._writes = strided, not parameter.is_const
         found = _TYPE.fullmatch(parameter.type)
         self._lanes = 1 if found is None else {None: 1, "3": 4}.get(found[2]) or int(found[2])
-        names = () if found is None else (*_DTYPES[found[1]], *filter(None, [_COMPLEX.get(parameter.type)]))
         # Empty: structs, void and types of headers; arrays of any dtype can hold their bytes.
-        self._dtypes = frozenset(map(np.dtype, names))
+        self._dtypes = frozenset(dtypes_of(parameter))
 
     def __call__(self, value: Any, backs: WriteBacks) -> Any:
         if type(value) is not GpuArray:

@@ -23,6 +23,7 @@ from pytensor_cl.user_kernels.parameters import (
     is_number,
     parse_parameters,
 )
+from pytensor_cl.user_kernels.programs import split_options
 from pytensor_cl.user_kernels.routine import Indexed, UserElemwise
 
 _KERNEL_NDIMS = (2, 4, 8)  # dimensions of the kernels, after those of the arrays have been merged
@@ -142,7 +143,7 @@ class ElementwiseKernel:
                 parse_parameters(out_params, "out_params"),
                 operation,
                 preamble,
-                check_options(options),
+                split_options(options),
                 vector,
             ),
             no_return,
@@ -156,6 +157,13 @@ class ElementwiseKernel:
         self.return_tuple = return_tuple
         self._nin = len(definition.inputs)
         self._calls = local()
+
+    @classmethod
+    def of(cls, definition: Definition) -> "ElementwiseKernel":
+        """Return the kernel of a definition."""
+        kernel = cls.__new__(cls)
+        kernel._set(definition, no_return=False, return_tuple=False)
+        return kernel
 
     def __getstate__(self) -> tuple[Definition, bool, bool]:
         return self.definition, self.no_return, self.return_tuple
@@ -274,7 +282,7 @@ class ElementwiseKernel:
             The driver rejects the operation; the message shows the lines.
         """
         key = (size, device, *[_key_of(argument) for argument in args])
-        calls = self._calls.__dict__
+        calls: dict[Any, _Call] = self._calls.__dict__
         found = calls.get(key)
         if found is None:
             found = self._remember(key, self._prepare(args, size, device))
@@ -439,16 +447,6 @@ def _refuse(others: dict[str, Any], known: Sequence[str], advice: str) -> None:
             raise TypeError(f"there is no {name} here: {advice}")
 
 
-def check_options(options: Sequence[str]) -> tuple[str, ...]:
-    """Return build options as a tuple.
-
-    Raises `TypeError`: they are no sequence of strings.
-    """
-    if isinstance(options, str) or not all(isinstance(option, str) for option in options):
-        raise TypeError(f"options are a sequence of strings such as ('-DWIDTH=3',), not {options!r}")
-    return tuple(options)
-
-
 def _checked_size(size: Any, name: str) -> int:
     if isinstance(size, bool | np.bool_) or not hasattr(type(size), "__index__"):
         raise TypeError(f"kernel {name!r}: size= is a number of elements, not {size!r}")
@@ -463,7 +461,7 @@ def context_of_call(kernel: str, pairs: Sequence[tuple[Parameter, Any]], device:
     `pairs`: parameters and arguments, of which the first `inputs` are inputs. Raises `TypeError`: an argument is
     neither an array of a device nor a number. Raises `ValueError`: arrays are on several devices.
     """
-    found: tuple[str, Context] | None = None
+    found: tuple[str, Any] | None = None
     for k, (p, argument) in enumerate(pairs):
         if not isinstance(argument, GpuArray):
             _check_host_argument(kernel, p, argument, is_output=k >= inputs)
@@ -505,7 +503,8 @@ def share_memory(a: GpuArray, b: GpuArray) -> bool:
 
 def _copied(array: GpuArray) -> GpuArray:
     """Return a dense copy."""
-    copy = array.context.empty(array.shape, array.dtype)
+    context: Any = array.context
+    copy = context.empty(array.shape, array.dtype)
     if prod(array.shape):
-        Copy(array.context, array.dtype.name, array.ndim).launch((copy,), (array,))
+        Copy(context, array.dtype.name, array.ndim).launch((copy,), (array,))
     return copy

@@ -36,6 +36,7 @@ from pytensor_cl.user_kernels.parameters import (
     dtype_of,
     private_type,
 )
+from pytensor_cl.user_kernels.programs import headers
 
 _LOOPS = frozenset(("for", "while", "do", "goto"))
 _COUNT = re.compile(r"\b_ind\s*\.\s*size\s*\(\s*\)")
@@ -210,6 +211,9 @@ class UserFunction:
         families = {VECTOR_FAMILIES.get((word, self._element)) for word in self.definition.words}
         if self.is_vector:
             texts += [render(f"math/{family}", dtype=self._element) for family in sorted(filter(None, families))]
+        found = headers(f"{self.definition.preamble}\n{self.definition.operation}", self.definition.options)
+        if found:  # another text where a header has changed
+            texts.append(f"// headers {hashlib.blake2s(repr(sorted(found.items())).encode()).hexdigest()}")
         return (*texts, "\n".join((self._scalar_text(), *map(self._vector_text, self.vector_lanes))))
 
     @cached_property
@@ -341,6 +345,7 @@ class UserFunction:
         else:
             emitter.raw("\n".join(self._call_by_lane(emitter, widened, base)))
         emitter.dtypes.update(self.dtypes)
+        emitter.preambles.update(dict.fromkeys(self.preambles))
         computed_dtypes = enumerate(map(computed, self.output_dtypes))
         results = [emitter.input(f"{base}_o{k}", dtype) for k, dtype in computed_dtypes]
         return tuple(emitter.cast(r, dtype) for r, dtype in zip(results, self.output_dtypes, strict=True))

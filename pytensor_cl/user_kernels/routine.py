@@ -71,7 +71,7 @@ class Indexed(Routine):
         self._places = [k for k, kind in enumerate(self._kinds) if kind != "value"]
         self._offsets = Struct(("long", f"at[{max(1, len(self._places))}]"), name="offsets")
         self._kernels = KernelVariants(self._build)
-        self._plans: Plans[tuple[Kernel, Sizes, Any] | None] = Plans()
+        self._plans: Plans[tuple[Kernel | None, Sizes | tuple[()], Any]] = Plans()
 
     def _name(self, k: int) -> str:
         return f"i{k}" if k < self._inputs else f"o{k - self._inputs}"
@@ -158,7 +158,7 @@ class Indexed(Routine):
     def _plan(self, shape: tuple[int, ...], arguments: Sequence[Any]) -> Any:
         elements = int(np.prod(shape, dtype=object))
         if not elements:
-            return None, None, None
+            return None, (), None
         layouts = [arguments[k].layout.broadcast_to(shape) for k in self._arrays]
         sizes, strides = collapse(shape, [layout.strides for layout in layouts])
         sizes, strides = (sizes, strides) if sizes else ((1,), ((0,),) * len(layouts))
@@ -178,3 +178,57 @@ class Indexed(Routine):
             worth = MIN_LONG_ITEM_ELEMENTS if self.function.is_long else MIN_ITEM_ELEMENTS
             return kernel, item_range(self.context, elements, worth), argument
         return kernel, ndrange(self.context, kernel, elements, GROUP_ITEMS, GROUPS_PER_UNIT), argument
+
+
+class Batched(Routine):
+    """Apply a routine to each entry of a batch: one launch for each, of views at other offsets.
+
+    Parameters
+    ----------
+    context
+        Context of the arrays.
+    core
+        The routine of one entry.
+    ndims
+        Dimensions of one entry of each input, without those of the batch.
+    """
+
+    def __init__(self, context: Context, core: Routine, ndims: Sequence[int]) -> None:
+        super().__init__(context, core.schedule)
+        self.core = core
+        self.output_dtypes = core.output_dtypes
+        self._ndims = tuple(ndims)
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return the kernels of one entry."""
+        return self.core.sources()
+
+    def _batch_of(self, layouts: Sequence[Layout]) -> tuple[int, ...]:
+        shapes = [layout.shape[: layout.ndim - n] for layout, n in zip(layouts, self._ndims, strict=True)]
+        return np.broadcast_shapes(*shapes)
+
+    def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
+        """Return the shapes of the batch, followed by those of one entry."""
+        batch = self._batch_of(inputs)
+        cores = (_entry(layout, n, None) for layout, n in zip(inputs, self._ndims, strict=True))
+        return tuple(Layout.contiguous((*batch, *one.shape)) for one in self.core.layout(*cores))
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernel once for each entry."""
+        arrays = [x for x in inputs if isinstance(x, GpuArray)]
+        batch = self._batch_of([x.layout for x in arrays])
+        own = [x.ndim - len(batch) for x in outputs]
+        for index in np.ndindex(batch):
+            read = [x.with_layout(_entry(x.layout, n, index)) for x, n in zip(arrays, self._ndims, strict=True)]
+            written = [x.with_layout(_entry(x.layout, n, index)) for x, n in zip(outputs, own, strict=True)]
+            self.core.launch(written, read)
+
+
+def _entry(layout: Layout, ndim: int, index: tuple[int, ...] | None) -> Layout:
+    """Return the layout of one entry of a batch; None: of the first."""
+    lead = layout.ndim - ndim
+    offset = layout.offset
+    if index is not None:
+        leading = zip(index[len(index) - lead :], layout.shape, layout.strides, strict=False)
+        offset += sum(k * stride for k, n, stride in leading if n != 1)
+    return Layout(layout.shape[lead:], layout.strides[lead:], offset)

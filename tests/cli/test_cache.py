@@ -68,6 +68,8 @@ def test_clear_leaves_nothing(folders, capsys, monkeypatch):
         "pytensor_cl/names.json",
         "pytensor_cl/names.json.x.tmp",
         "pytensor_cl/pruned",
+        f"pytensor_cl/drivers/{KEY}/pytensor-cl-nvidia.icd",
+        "pytensor_cl/drivers/new-x/made-by-pytensor-cl",
         "pocl/kcache/AB/CDEF/program.bc",
         "pocl/kcache/tempfile_x",
         "pytools/pdict-v5-pyopencl-invoker-cache-v1.sqlite",

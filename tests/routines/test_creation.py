@@ -5,7 +5,7 @@ import pytest
 
 from pytensor_cl.codegen.dtypes import SUPPORTED
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.creation import ARange, Bartlett, Eye, arange_length
+from pytensor_cl.routines.creation import ARange, Bartlett, Eye, Linspace, Triangle, arange_length
 
 RANGES = {
     "i": [(0, 10, 1), (3, 100, 7), (90, -40, -3), (5, 5, 1), (5, 4, 1), (0, 1, 1), (-100, 100, 3), (0, 0.9, 0.25)],
@@ -107,3 +107,39 @@ def test_bartlett(context, schedule, dtype):
         assert (got.dtype, got.shape) == (np.dtype(dtype), wanted.shape)
         tolerance = 0 if dtype == "float64" else 1e-7
         np.testing.assert_allclose(got.to_host(), wanted, rtol=0, atol=tolerance)
+
+
+def test_linspace_is_numpys(context, schedule):
+    """Equal to the bit where the device has double precision, and the stop itself at the end."""
+    kinds = [(dtype, True) for dtype in ("float16", "float32", "float64", "int8", "complex64")] + [("float64", False)]
+    for dtype, endpoint in kinds:
+        routine = Linspace(context, dtype, endpoint=endpoint, schedule=schedule)
+        ends = [(0, 1), (-3.7, 12.1), (5, 5), (100, -100), (1e-3, 7)]
+        ends += (
+            [(0.3 + 2j, -1j)] if dtype == "complex64" else [(0, 1e30)] if dtype[0] == "f" and dtype != "float16" else []
+        )
+        for (start, stop), number in product(ends, (0, 1, 2, 77)):
+            (got,) = routine(start, stop, number)
+            want = np.linspace(start, stop, number, endpoint=endpoint, dtype=dtype)
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+            np.testing.assert_array_equal(got.to_host(), want, err_msg=f"{dtype} {start} {stop} {number}")
+    with pytest.raises(ValueError, match="Number of samples, -1, must be non-negative"):
+        routine(0, 1, -1)
+
+
+@pytest.mark.parametrize("is_lower", [True, False])
+def test_triangles(context, rng, schedule, is_lower):
+    function = np.tril if is_lower else np.triu
+    for dtype in ("bool", "float16", "complex128", "int64"):
+        routine = Triangle(context, dtype, 3, is_lower=is_lower, schedule=schedule)
+        host = rng.integers(1, 5, (3, 17, 40)).astype(dtype)
+        for view in (lambda x: x, lambda x: x.T, lambda x: x[:, ::-2, 1:], lambda x: x[:, :1], lambda x: x[:0]):
+            for k in (0, -20, 10**12):
+                got = routine(view(context.from_host(host)), k)[0].to_host()
+                np.testing.assert_array_equal(got, function(view(host), min(k, 1000)), strict=True)
+    device, want = context.from_host(host), host.copy()
+    routine.launch((device[1:, ::2],), (device[1:, ::2], 1))
+    want[1:, ::2] = function(want[1:, ::2], 1)
+    np.testing.assert_array_equal(device.to_host(), want)
+    with pytest.raises(ValueError, match="a triangle of 3 dimensions"):
+        routine(context.from_host(host[0]), 0)

@@ -6,7 +6,7 @@ import pytest
 from pytensor_cl.codegen.dtypes import SUPPORTED
 from pytensor_cl.routines import cumop
 from pytensor_cl.routines.base.routine import SCHEDULES
-from pytensor_cl.routines.cumop import CumOp
+from pytensor_cl.routines.cumop import CumOp, CumOpWithInitial
 from pytensor_cl.runtime.layout import Layout
 from tests.helpers import sweep
 
@@ -188,3 +188,18 @@ def test_broadcast_input(context, rng, schedule):
 def test_wrong_number_of_dimensions(context):
     with pytest.raises(ValueError, match="2 dimensions"):
         CumOp(context, "add", "float32", 2, 0).layout(Layout.contiguous((3,)))
+
+
+def test_initial_element(context, rng, schedule):
+    for operation, dtype in (("add", "int16"), ("mul", "float32"), ("add", "complex64")):
+        for axis in (0, 1):
+            routine = CumOpWithInitial(context, operation, dtype, 2, axis, schedule=schedule)
+            for shape in ((3, 5), (130, 70), (0, 4)):
+                host = values(rng, shape, operation, dtype)
+                got = routine(context.from_host(host)[::-1])[0].to_host()
+                first, rest = np.split(got, [1], axis=axis)
+                assert (first == (operation == "mul")).all() and got.dtype == dtype
+                want = CUMULATE[operation](host[::-1], axis=axis, dtype=dtype)
+                np.testing.assert_allclose(rest, want, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="2 dimensions"):
+        routine.layout(Layout.contiguous((3,)))

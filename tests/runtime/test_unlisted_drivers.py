@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_the_wheel_of_intels_runtime(machine, monkeypatch):
     assert icd.read_text() == f"{machine}/lib/libintelocl.so\n"
     unlisted_drivers.use_unlisted_drivers.cache_clear()  # as a child process
     assert [driver.name for driver in unlisted_drivers.use_unlisted_drivers()] == ["intel-cpu"]
-    (machine / "vendors" / "intel-cpu.icd").write_text("/opt/elsewhere/lib/libintelocl.so")  # the wheel's own
+    (machine / "vendors" / "intel-cpu.icd").write_text("/elsewhere/lib/libintelocl.so")  # the wheel's own
     assert libraries(machine) == {"intel-cpu": "lib/libintelocl.so"}
     (machine / "vendors" / "intel.icd").write_text(f"{machine}/lib/libintelocl.so")
     assert libraries(machine) == {}
@@ -155,6 +156,16 @@ def test_the_folder_of_the_loader(machine):
     (machine / "lib" / "libnvidia-opencl.so.1").unlink()
     assert unlisted_drivers.use_unlisted_drivers() == ()
     assert "OCL_ICD_VENDORS" not in os.environ
+
+
+def test_a_child_process_of_one_whose_folder_was_removed(machine):
+    put(machine / "lib" / "libnvidia-opencl.so.1")
+    unlisted_drivers.use_unlisted_drivers()
+    setting = os.environ["OCL_ICD_VENDORS"]
+    shutil.rmtree(setting)  # as pytensor-cl cache clear does
+    unlisted_drivers.use_unlisted_drivers.cache_clear()
+    assert [driver.name for driver in unlisted_drivers.use_unlisted_drivers()] == ["nvidia"]
+    assert os.environ["OCL_ICD_VENDORS"] == setting and Path(setting).is_dir()
 
 
 def test_the_users_setting_wins(machine, monkeypatch):

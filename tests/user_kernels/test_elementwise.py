@@ -137,7 +137,7 @@ def test_outputs_that_are_given(context, rng):
     assert isinstance(ElementwiseKernel("T x", "T z", "z = x", return_tuple=True)(line), tuple)
 
 
-def test_preamble_and_options(context):
+def test_preamble_and_options(context, tmp_path):
     x = np.arange(4, dtype="float32")
     r = context.from_host(x)
     preamble = """
@@ -152,6 +152,10 @@ def test_preamble_and_options(context):
     for width in (3, 4):
         scaled = ElementwiseKernel("T x", "T z", "z = WIDTH * x", "f", options=(f"-DWIDTH={width}",))
         np.testing.assert_array_equal(host(scaled(r)), width * x, strict=True)
+    (tmp_path / "scale.h").write_text("#define SCALE 7\n")
+    arguments = {"preamble": '#include "scale.h"', "options": (f"-I{tmp_path}",)}
+    scaled = ElementwiseKernel("T x", "T z", "z = SCALE * x", **arguments)
+    np.testing.assert_array_equal(host(scaled(r)), 7 * x, strict=True)
 
 
 def test_functions_of_vectors(context, rng):
@@ -247,7 +251,7 @@ def test_wrong_types_of_texts():
     for arguments, options, message in (
         ((b"T x", "T z", "z = x"), {}, "in_params is a string"),
         (("T x", "T z", None), {}, "the operation of kernel 'kernel' is a string"),
-        (("T x", "T z", "z = x"), {"options": "-DA"}, "options are a sequence of strings"),
+        (("T x", "T z", "z = x"), {"options": (3,)}, "options are texts"),
         (("T x", "T z", "z = x"), {"loop_prep": "int a;"}, "there is no loop_prep here"),
         (("T x", "T z", "z = x"), {"grad": 1}, "there is no argument 'grad'"),
     ):

@@ -385,8 +385,8 @@
     const [, tx, ty] = /translate\(([-\d.]+) ([-\d.]+)/.exec(shapes[n].getAttribute("transform"));
     touched = true;
     select(n);
-    const box = canvas.getBoundingClientRect(), free = free_area();
-    view = [tx - free.width / 2, ty - free.height / 2.4, box.width, box.height];
+    const whole = canvas.getBoundingClientRect(), free = free_area();
+    view = [tx - free.width / 2, ty - free.height / 2.4, whole.width, whole.height];
     set_view();
   }
 

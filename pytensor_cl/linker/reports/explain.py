@@ -16,7 +16,7 @@ from pytensor_cl.linker.graphs.memory import Allocation
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.page import fragment, page, save
 from pytensor_cl.linker.reports.tables import UNLIMITED, Table, html, lines, to_scale
-from pytensor_cl.linker.selection.backends import DEVICE, HOST, NUMBA, C
+from pytensor_cl.linker.selection.backends import DEVICE, HOST
 from pytensor_cl.linker.selection.vm import SelectedSignature, SelectingVM
 from pytensor_cl.ops.adapters import methods_of
 from pytensor_cl.ops.base import GpuOp, context_of

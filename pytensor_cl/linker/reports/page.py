@@ -25,6 +25,8 @@ DARK_COLOURS = {
     "constant": ("#333333", "#aaaaaa"),
     "output": ("#1b1b1b", "#dddddd"),
 }
+OP_COLOURS = {"Gpu": "#8ec5e8", "GpuFromHost": "#e3a8cc", "HostFromGpu": "#e3a8cc", "GpuToGpu": "#e3a8cc"}
+"""Part of the names of Op classes -> colour in PyTensor's own pictures: device Ops, and transfers."""
 
 
 @cache

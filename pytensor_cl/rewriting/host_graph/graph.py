@@ -19,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.errors import OpenCLError
+from pytensor_cl.ops.user_kernels.op import has_kernel_op
 from pytensor_cl.rewriting.host_graph.inner_guards import guard_for_numba
 from pytensor_cl.rewriting.host_graph.known_faults import C, fault_of
 from pytensor_cl.rewriting.host_graph.numba_ops import is_equal_in_numba
@@ -29,6 +30,7 @@ PLACEMENT_NOT_AUTO = "opencl__placement is not auto"
 CUSTOM_REWRITES = "the mode has rewrites of its own"
 OTHER_DRAWS = "opencl__random: other backends draw other numbers"
 HAS_DEVICE_VALUES = "the graph itself has values on a device"
+HAS_USER_KERNELS = "the graph has kernels of the user's"
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def _eligibility(fgraph: FunctionGraph, placement: str, select_backend: bool) ->
     nodes = list(_nodes(fgraph))
     if any(isinstance(v.type, GpuArrayType) for v in (*fgraph.inputs, *(v for n in nodes for v in n.outputs))):
         return HAS_DEVICE_VALUES
+    if has_kernel_op(nodes):
+        return HAS_USER_KERNELS
     if config.opencl__random != "numpy" and any(isinstance(n.op, RNGConsumerOp) for n in nodes):
         return OTHER_DRAWS
     numba_excluded = _reason_against_numba(fgraph, nodes)

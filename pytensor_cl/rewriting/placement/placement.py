@@ -9,6 +9,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import ScalarType
 from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
@@ -18,8 +19,10 @@ from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.random import MIN_ELEMENTS as MIN_DRAWN_ELEMENTS
 from pytensor_cl.ops.registry import NoKernel, device_op
 from pytensor_cl.ops.transfer import GpuFromHost, GpuToGpu, HostFromGpu
+from pytensor_cl.ops.user_kernels.op import KernelOp
 from pytensor_cl.runtime.fork import is_forked
 from pytensor_cl.runtime.registry import get_context, is_unusable, unusable_reason
+from pytensor_cl.scalar.user_kernel import has_user_function
 
 SMALL = 16
 """Elements of a result. Smaller results of host values are computed on the host."""
@@ -116,6 +119,12 @@ def _is_never_arithmetic(node: Apply) -> bool:
     return isinstance(core, Scan) or type(core).__module__.startswith(LINEAR_ALGEBRA)
 
 
+def _has_user_kernel(node: Apply) -> bool:
+    """Return whether a node computes a kernel of the user's, which the host has not."""
+    core = getattr(node.op, "core_op", node.op)
+    return isinstance(core, KernelOp) or (isinstance(node.op, Elemwise) and has_user_function(node.op.scalar_op))
+
+
 def _makes_few_draws(node: Apply) -> bool:
     """Return whether a node draws a number of random numbers that is statically small."""
     if not isinstance(node.op, RandomVariable) or config.opencl__random != "numpy":
@@ -182,7 +191,7 @@ def _is_transfer_bound(region: list[Apply], decision: Decision) -> bool:
 def _keep_unprofitable(fgraph: FunctionGraph, decision: Decision) -> None:
     """Keep regions on the host that only make views, and transfer-bound ones next to nodes without a kernel."""
     for region in _regions(decision):
-        if _borders_transfer(region, fgraph):
+        if _borders_transfer(region, fgraph) or any(map(_has_user_kernel, region)):
             continue
         if not any(decision.ops[n].is_compute for n in region):
             reason = VIEWS
@@ -228,7 +237,7 @@ def _decide_once(fgraph: FunctionGraph, default: str, policy: str, resident: fro
     for node in order:
         name = contexts[node]
         found = device_op(node, name, get_context(name).info)
-        is_forced = policy == "device" and _is_never_arithmetic(node)
+        is_forced = (policy == "device" and _is_never_arithmetic(node)) or _has_user_kernel(node)
         if isinstance(node.op, _SHAPES):
             decision.keep(node, SCALAR)
         elif isinstance(found, NoKernel):

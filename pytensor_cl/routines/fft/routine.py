@@ -360,13 +360,22 @@ class FFT(_Transform):
     complex array of twice the width of `dtype`.
 
     `context`, `dtype`, `ndim`, `schedule`: see `_Transform`; `ndim` is that of the input without an axis for real and
-    imaginary parts; `source`: dtype of the input, real or complex; cast to `dtype` if it is another.
+    imaginary parts; `source`: dtype of the input, real or complex; cast to `dtype` if it is another; `inverse`: whether
+    the exponents are positive.
     """
 
     def __init__(
-        self, context: Context, dtype: str, ndim: int, source: str | None = None, schedule: str | None = None
+        self,
+        context: Context,
+        dtype: str,
+        ndim: int,
+        source: str | None = None,
+        schedule: str | None = None,
+        *,
+        inverse: bool = False,
     ) -> None:
         super().__init__(context, dtype, ndim, schedule)
+        self._signs = (-1, -1) if inverse else (1, 1)
         kind = np.dtype(source or dtype)
         self._is_complex = kind.kind == "c"
         part = f"float{4 * kind.itemsize}" if self._is_complex else str(kind)
@@ -411,5 +420,5 @@ class FFT(_Transform):
         read = LineIO(0, reads[axis], 1, valid, valid if self._is_complex else 0)
         if self._is_complex:
             read = read._replace(im=source.strides[-1])
-        lines = Lines("fft", n, 0, 1, dims, read, LineIO(0, writes[axis], 1, n, n), (1, 1))
+        lines = Lines("fft", n, 0, 1, dims, read, LineIO(0, writes[axis], 1, n, n), self._signs)
         return plan_lines(self._device, [lines])

@@ -39,11 +39,16 @@ def _float_code(dtype: np.dtype, unsigned: np.dtype, merges_zeros: bool) -> tupl
     return f"(x & {magnitude}) > {limit} ? {everything} : {ordered}", f"x & {sign} ? x ^ {sign} : ~x"
 
 
-def key_code(dtype: str, merges_zeros: bool) -> KeyCode:
+def key_code(dtype: str, merges_zeros: bool, is_descending: bool = False) -> KeyCode:
     """Return how values become unsigned integers of the same order: NaN, which has one key, last.
 
-    `merges_zeros`: whether -0.0 has the key of 0.0, and not the one before it.
+    `merges_zeros`: whether -0.0 has the key of 0.0, and not the one before it; `is_descending`: whether the order is
+    turned round, NaN first.
     """
+    if is_descending:
+        ascending = key_code(dtype, merges_zeros)
+        turned = f"(({ctype(ascending.dtype)})~x)"
+        return KeyCode(ascending.dtype, f"~({ascending.to_key})", ascending.from_key.replace("x", turned))
     kind = np.dtype(dtype)
     unsigned = np.dtype(f"uint{8 * kind.itemsize}")
     if kind.kind == "f":

@@ -61,23 +61,33 @@ WARP = 32
 
 
 class Sort(AlongAxis[_Plan]):
-    """Sort along an axis, ascending, as `numpy.sort` does; NaN comes last.
+    """Sort along an axis, ascending, as `numpy.sort` does; NaN comes last. Or descending; then NaN comes first.
 
     Rows that are short are sorted by a network (Batcher's merge exchange; Knuth, The Art of Computer Programming 3,
     algorithm 5.2.2M), long ones by a radix sort from the lowest digit (algorithm 5.2.5R). Of equal values only zeros
     can be distinguished: -0.0 comes before 0.0.
 
-    `ndim`: number of dimensions, at least one; `axis`: along which; not negative.
+    `ndim`: number of dimensions, at least one; `axis`: along which; not negative; `is_descending`: whether the greatest
+    comes first.
     """
 
     _noun = "a sort"
     _indexed = False
     _pairs = False
 
-    def __init__(self, context: Context, dtype: str, ndim: int, axis: int, *, schedule: str | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        dtype: str,
+        ndim: int,
+        axis: int,
+        *,
+        is_descending: bool = False,
+        schedule: str | None = None,
+    ) -> None:
         super().__init__(context, ndim, axis, schedule)
         self.output_dtypes = ("int64" if self._indexed else dtype,)
-        self._code = planning.key_code(dtype, merges_zeros=self._indexed)
+        self._code = planning.key_code(dtype, self._indexed, is_descending)
         self._bits = 8 * np.dtype(dtype).itemsize
         self._dims = max(KERNEL_DIMS, ndim - 1)
 
@@ -275,7 +285,8 @@ class Sort(AlongAxis[_Plan]):
 class ArgSort(Sort):
     """Find the order of the elements along an axis, as ``numpy.argsort(x, axis, stable=True)`` does: int64.
 
-    Equal values, and any two NaN, stay in their order. For parameters and algorithms see `Sort`.
+    Equal values, and any two NaN, stay in their order, also in a descending one. For parameters and algorithms see
+    `Sort`.
     """
 
     _indexed = True

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.dtypes import ctype, is_complex, part
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, INT_LIMIT
 from pytensor_cl.routines.base.ndrange import Sizes, item_range, ndrange
@@ -33,11 +33,13 @@ class Unique(Routine):
     """Find what occurs in an array, in ascending order, as `numpy.unique` does.
 
     Outputs are the values, or, along an axis, the slices; then, if requested, where each comes first,
-    the number of each element's value, and how often each comes (int64, 1-D). NaN counts as one value; slices with NaN
-    are all different. Their number depends on the data, so a call waits for the device.
+    the number of each element's value, and how often each comes (int64, 1-D). Slices with NaN are all different.
+    Complex numbers are in the order of their real, then their imaginary parts; those with NaN come last. The number of
+    values depends on the data, so a call waits for the device.
 
     `ndim`: number of dimensions; `axis`: axis of the slices that are compared; None compares values; `return_index`,
-    `return_inverse`, `return_counts`: whether there are these outputs besides the first.
+    `return_inverse`, `return_counts`: whether there are these outputs besides the first; `equal_nan`: whether NaN
+    counts as one value; else each one counts, as in the standard of arrays.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Unique(Routine):
         return_index: bool = False,
         return_inverse: bool = False,
         return_counts: bool = False,
+        equal_nan: bool = True,
         schedule: str | None = None,
     ) -> None:
         super().__init__(context, schedule)
@@ -57,11 +60,14 @@ class Unique(Routine):
         self.axis = None if ndim == 1 else axis
         self.wanted = (return_index, return_inverse, return_counts)
         self.output_dtypes = (dtype, *("int64",) * sum(self.wanted))
-        self._dtype = dtype
-        self._needs_order = self.axis is not None or return_index or return_inverse
+        self._dtype = part(dtype)
+        self._is_complex = is_complex(dtype)
+        self._by_row = self.axis is not None or self._is_complex
+        self._has_distinct_nan = np.dtype(dtype).kind in "fc" and (self.axis is not None or not equal_nan)
+        self._needs_order = self._by_row or return_index or return_inverse
         self._copy = Copy(context, dtype, ndim, schedule=self.schedule)
         kind = ArgSort if self._needs_order else Sort
-        self._sort = kind(context, dtype, 1, 0, schedule=self.schedule)
+        self._sort = None if self._by_row else kind(context, dtype, 1, 0, schedule=self.schedule)
         self._parts: dict[str, _Parts] = {}
         self._kernels: dict[tuple[str, str], Kernel] = {}
 
@@ -70,16 +76,19 @@ class Unique(Routine):
             code = key_code(self._dtype, merges_zeros=True)
             shared: dict[str, Any] = {"key": ctype(code.dtype), "to_key": code.to_key}
             shared |= {"number_type": ctype(place), "schedule": self.schedule}
-            is_real = np.dtype(self._dtype).kind == "f"
+            shared["has_distinct_nan"] = self._has_distinct_nan
+            are_numbers = self._is_complex and self.axis is None
             values = kernel_source("sort/unique", ordered=self._needs_order, inverse=self.wanted[1], **shared)
             sums = CumOp(self.context, "add", place, 1, 0, schedule=self.schedule)
-            self._parts[place] = _Parts(sums, values, kernel_source("sort/unique_rows", is_real=is_real, **shared))
+            self._parts[place] = _Parts(
+                sums, values, kernel_source("sort/unique_rows", are_numbers=are_numbers, **shared)
+            )
         return self._parts[place]
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels for arrays of less than 2**31 elements."""
         sums, values, rows = self._parts_for("int32")
-        if self.axis is not None:
+        if self._sort is None:
             return (values, rows, *sums.sources())
         return (values, *self._sort.sources(), *sums.sources())
 
@@ -109,11 +118,15 @@ class Unique(Routine):
             layout = source.layout.transpose(order)
             n, columns = layout.shape[0], prod(layout.shape[1:])
         x = source.with_layout(layout)
-        return x if layout.is_contiguous else self._copy(x)[0], (n, columns)
+        x = x if layout.is_contiguous else self._copy(x)[0]
+        if self._is_complex:  # rows of pairs
+            pairs = Layout((n, 2 * columns), (2 * columns, 1), 2 * x.layout.offset)
+            return GpuArray(x.context, x.buffer, np.dtype(self._dtype), pairs), (n, 2 * columns)
+        return x, (n, columns)
 
     def _order(self, x: GpuArray, parts: _Parts, n: int, columns: int) -> GpuArray:
         """Return the order of the rows; or, if it is not needed, the sorted values themselves."""
-        if self.axis is None:
+        if self._sort is not None:
             return self._sort(x.with_layout(Layout((n,), (1,), x.layout.offset)))[0]
         order, width = self.context.empty((n,), "int64"), 1
         while width < max(n, 2):
@@ -129,8 +142,7 @@ class Unique(Routine):
         if not self._needs_order:
             x = order
         at, place = (x.buffer, np.int64(x.layout.offset)), parts.sums.output_dtypes[0]
-        by_row = self.axis is not None
-        source, row = (parts.rows, (np.int64(columns),)) if by_row else (parts.values, ())
+        source, row = (parts.rows, (np.int64(columns),)) if self._by_row else (parts.values, ())
         marks, inverse = empty((n,), place), empty((n,) if self.wanted[1] else (0,), "int64")
         self._run(source, "_heads", n, *at, order.buffer, marks.buffer, np.int64(n), *row)
         (numbers,) = parts.sums(marks)
@@ -146,6 +158,9 @@ class Unique(Routine):
 
     def _shaped(self, values: GpuArray, source: GpuArray) -> GpuArray:
         """Return found slices with their axis where it was in the input."""
+        if self._is_complex:
+            whole = Layout.contiguous((values.size // 2,))
+            values = GpuArray(values.context, values.buffer, np.dtype(self.output_dtypes[0]), whole)
         if self.axis is None:
             return values
         others = [n for d, n in enumerate(source.shape) if d != self.axis]

@@ -13,6 +13,7 @@ from pytensor_cl.codegen.checked_files import CheckedFolder
 from pytensor_cl.codegen.folders import default_folder
 from pytensor_cl.codegen.temporary import usable_folder
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.cpu_name import instruction_sets
 
 _log = logging.getLogger("pytensor_cl.cache")
 _NAME = "programs"
@@ -56,8 +57,10 @@ class Binaries:
             device.version,
             device.driver_version,
         )
+        # Machines that share a folder may have CPUs of one name, as virtual machines do, and other instructions.
+        instructions = sorted(instruction_sets()) if device.type & cl.device_type.CPU else []
         forced = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
-        return repr((cl.VERSION_TEXT, driver, device.name, list(options), forced, text)).encode()
+        return repr((cl.VERSION_TEXT, driver, device.name, instructions, list(options), forced, text)).encode()
 
     def find(self, text: str, options: Sequence[str]) -> "cl.Program | None":
         """Return a program that was kept, built; None if there is none that the driver takes."""

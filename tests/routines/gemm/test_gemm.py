@@ -336,6 +336,14 @@ def test_integers_wrap(context, make, rng, dtype):
         np.testing.assert_array_equal(np.asarray(got), expected)
 
 
+def test_integers_wrap_in_batches(context, make, rng):
+    dtype = "int16"
+    for left, right in BATCHES[:9]:
+        a, b = (rng.integers(-(1 << 15), 1 << 15, shape).astype(dtype) for shape in (left, right))
+        (got,) = make(BatchedGemm, dtype)(context.from_host(a), context.from_host(b))
+        np.testing.assert_array_equal(got.to_host(), a @ b, strict=True)
+
+
 def test_shape_mismatch_names_the_shapes(context, make):
     a, b = (context.from_host(np.zeros(s, "float32")) for s in ((3, 4), (5, 6)))
     with pytest.raises(ValueError, match=r"Shape mismatch: A has shape \(3, 4\), B has shape \(5, 6\)"):

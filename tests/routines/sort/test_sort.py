@@ -65,6 +65,22 @@ def test_every_dtype(context, rng, schedule, kind):
         check(routine, context.from_host(host), host, dtype)
 
 
+@pytest.mark.parametrize("by_digits", [False, True])
+def test_descending(context, rng, schedule, by_digits, request):
+    """Equal elements stay in their order; NaN, which is the last ascending, is the first."""
+    if by_digits:
+        request.getfixturevalue("radix_only")
+    for dtype in ("int64", "float32") if by_digits else ("bool", "uint8", "float16"):
+        host = values(rng, (2, 37), dtype)
+        host = np.round(host, 1) if host.dtype.kind == "f" else host
+        order = 36 - np.argsort(host[:, ::-1], axis=1, stable=True)[:, ::-1]
+        device = context.from_host(host)
+        (got,) = ArgSort(context, dtype, 2, 1, is_descending=True, schedule=schedule)(device)
+        np.testing.assert_array_equal(got.to_host(), order, err_msg=dtype)
+        (got,) = Sort(context, dtype, 2, 1, is_descending=True, schedule=schedule)(device)
+        np.testing.assert_array_equal(got.to_host(), np.sort(host, axis=1)[:, ::-1], err_msg=dtype)
+
+
 DIGITS = [(Sort, "uint8"), (Sort, "int16"), (ArgSort, "float32"), (Sort, "float64"), (ArgSort, "int64")]
 
 

@@ -84,6 +84,39 @@ def test_places_beyond_32_bits(context, rng, schedule, monkeypatch):
     check(context, holes(rng, 500), None, ALL, schedule)
 
 
+@pytest.mark.parametrize("flags", [{}, ALL])
+def test_each_nan_counts(context, rng, schedule, flags):
+    for dtype in ("float16", "float64"):
+        host = holes(rng, 300, dtype)
+        routine = Unique(context, dtype, 1, schedule=schedule, equal_nan=False, **flags)
+        outputs = routine(context.from_host(host))
+        wanted = np.unique(host, equal_nan=False, **flags)
+        for got, want in zip(outputs, wanted if flags else (wanted,), strict=True):
+            np.testing.assert_array_equal(got.to_host(), want, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex(context, rng, schedule, dtype):
+    """Values, where they come first, their numbers and counts fit together, with each NaN by itself or all as one."""
+    host = rng.integers(-5, 5, (20, 12)).astype(dtype)
+    host.imag = holes(rng, (20, 12))
+    host[~np.isfinite(host)] = rng.choice([complex(np.nan, 1), complex(2, np.nan)], (~np.isfinite(host)).sum())
+    for x in (host, host[::-1, ::2], np.round(host.real).astype(dtype)):
+        for equal_nan in (True, False):
+            routine = Unique(context, dtype, 2, schedule=schedule, equal_nan=equal_nan, **ALL)
+            values, first, inverse, counts = (a.to_host() for a in routine(context.from_host(x)))
+            want, _, _, wanted_counts = np.unique(x, equal_nan=equal_nan, **ALL)
+            known = ~np.isnan(want)
+            np.testing.assert_array_equal(values[known], want[known])
+            assert np.isnan(values[~known]).all() and values.shape == want.shape
+            np.testing.assert_array_equal(counts, wanted_counts)
+            np.testing.assert_array_equal(x.ravel()[first], values)
+            back, flat = values[inverse], x.ravel()
+            np.testing.assert_array_equal(np.where(np.isnan(flat), 0, flat), np.where(np.isnan(back), 0, back))
+    rows = rng.integers(0, 2, (30, 2)).astype(dtype) * 1j
+    check(context, rows, 0, ALL, schedule)
+
+
 def test_wrong_number_of_dimensions(context):
     with pytest.raises(ValueError, match="2 dimensions"):
         Unique(context, "float32", 2)(context.from_host(np.zeros(3, "float32")))

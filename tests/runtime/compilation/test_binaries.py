@@ -89,6 +89,17 @@ def test_options_and_texts_have_files_of_their_own(context, tmp_path, monkeypatc
     assert len(keys | {kept._key("a", [])}) == 4
 
 
+def test_cpus_of_one_name_have_files_of_their_own(context, tmp_path, monkeypatch):
+    monkeypatch.setattr(binaries, "_is_wanted", lambda device: True)
+    kept = binaries.Binaries(context.cl_context, str(tmp_path))
+    is_cpu = bool(context.device.type & cl.device_type.CPU)
+    keys = set()
+    for flags in ({"sse2", "avx2"}, {"sse2", "avx2", "avx512f"}):
+        monkeypatch.setattr(binaries, "instruction_sets", lambda flags=flags: frozenset(flags))
+        keys.add(kept._key("a", []))
+    assert len(keys) == (2 if is_cpu else 1)
+
+
 @pytest.mark.parametrize("value", ["1", "true"])
 def test_pyopencls_variable_switches_it_off(context, monkeypatch, value):
     monkeypatch.setenv("PYOPENCL_NO_CACHE", value)

@@ -162,7 +162,8 @@ def layout(
     for n, k in enumerate(layer):
         rows[k].append(n)
     widths = [w for w, _ in sizes]
-    above, below = defaultdict(list), defaultdict(list)
+    above: dict[int, list[int]] = defaultdict(list)
+    below: dict[int, list[int]] = defaultdict(list)
     chains: list[list[int]] = []
     shared: dict[tuple[int, int], int] = {}  # edges of one source to the same layer use the same points
     for a, b in edges:
@@ -180,7 +181,9 @@ def layout(
                 above[lower].append(upper)
     rows = _ordered(rows, above, below)
     x = _columns(rows, widths, above, below)
-    y, top, spans = {}, 0.0, {}
+    y: dict[int, float] = {}
+    spans: dict[int, tuple[float, float]] = {}
+    top = 0.0
     for row in rows:
         height = max((sizes[n][1] for n in row if n < count), default=0.0)
         y.update((n, top + height / 2) for n in row)

@@ -11,7 +11,7 @@ from pytensor_cl.linker.reports.drawing.expressions import expression
 from pytensor_cl.linker.reports.explain import TRANSFERS, inner_graphs, inner_kind, reason_of_node, transfer_of
 from pytensor_cl.linker.reports.profile import NodeTime, Profile
 from pytensor_cl.ops.base import GpuOp, context_of
-from pytensor_cl.ops.names import cut, full_name, short_name
+from pytensor_cl.ops.names import before_transfers, cut, full_name, short_name
 from pytensor_cl.ops.transfer import HostFromGpu
 
 DEVICE, HOST, TRANSFER = "device", "host", "transfer"
@@ -168,7 +168,7 @@ class _Builder:
         scalars = {k for k, v in enumerate(node.inputs) if _is_scalar_constant(v)}
         sources = {k: self.source(v) for k, v in enumerate(node.inputs) if k not in scalars}
         names = [
-            _origin(v).name or (_constant_text(v) if isinstance(v, Constant) else f"i{k}")
+            before_transfers(v).name or (_constant_text(v) if isinstance(v, Constant) else f"i{k}")
             for k, v in enumerate(node.inputs)
         ]
         number = self.add(
@@ -194,13 +194,6 @@ class _Builder:
         source = self.source(variable)
         number = self.add(OUTPUT, cut(title), place, title)
         self.graph.edges.append(Edge(*source, number, 0))
-
-
-def _origin(variable: Variable) -> Variable:
-    """Return the variable whose value a transfer has brought."""
-    while variable.owner is not None and not variable.name and isinstance(variable.owner.op, TRANSFERS):
-        variable = variable.owner.inputs[0]
-    return variable
 
 
 def _is_scalar_constant(variable: Variable) -> bool:
@@ -247,7 +240,8 @@ def _count(number: int, what: str) -> str:
 
 def _captured(fn: Any) -> tuple[dict[Apply, int], list[str]]:
     """Return the captured part of each node, and the caption of each part."""
-    member, captions = {}, []
+    member: dict[Apply, int] = {}
+    captions = []
     for k, (nodes, graphs) in enumerate(fn.vm.executor.captured_parts):
         member.update((fn.vm.nodes[at], k) for at in nodes)
         last = graphs[-1]

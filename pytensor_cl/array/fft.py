@@ -1,0 +1,235 @@
+"""Discrete Fourier transforms, after the Python array API standard.
+
+Parameters are NumPy's: `n` or `s` are the lengths to which an array is cut, or padded with zeros; `norm` is
+``"backward"`` (the inverse is divided by the length), ``"ortho"`` (both by its square root) or ``"forward"``. float32
+and complex64 are computed in single precision; float16 in single precision too, integers in floatX. Any length works;
+products of small primes are fast.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pytensor_cl.array import elementwise
+from pytensor_cl.array.creation import asarray
+from pytensor_cl.array.device import context_of
+from pytensor_cl.array.dtypes import DTypeLike, default_float
+from pytensor_cl.array.launches import cast_to
+from pytensor_cl.array.manipulation import roll
+from pytensor_cl.array.rows import as_rows, cached
+from pytensor_cl.routines.fft.routine import FFT, IRFFT, RFFT
+from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.layout import Layout
+
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
+
+def _scale(norm: str, length: int, inverse: bool) -> float:
+    """Return the factor of a transform of a length.
+
+    Raises `ValueError`: there is no such norm.
+    """
+    if norm not in ("backward", "ortho", "forward"):
+        raise ValueError(f"norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
+    if norm == "ortho":
+        return float(length) ** -0.5
+    return 1.0 / length if (norm == "backward") == inverse else 1.0
+
+
+def _scaled(x: GpuArray, factor: float) -> GpuArray:
+    return x if factor == 1.0 else elementwise.multiply(x, factor, out=x)
+
+
+def _length(n: int | None, own: int) -> int:
+    length = own if n is None else n
+    if length < 1:
+        raise ValueError(f"Invalid number of FFT data points ({length}) specified.")
+    return length
+
+
+def _floating(x: GpuArray) -> GpuArray:
+    """Return the array in a dtype that is transformed."""
+    if x.dtype.kind in "fc" and x.dtype != np.dtype("float16"):
+        return x
+    return cast_to(x, np.dtype("float32") if x.dtype.kind == "f" else default_float(x.context))
+
+
+def _complex(x: GpuArray, n: int | None, axis: int, norm: str, inverse: bool) -> GpuArray:
+    x = _floating(x)
+    rows, back = as_rows(x, axis)
+    length = _length(n, x.shape[axis])
+    part = {"float32": "float32", "complex64": "float32"}.get(str(x.dtype), "float64")
+    routine = cached((x.context, FFT, x.dtype, inverse), lambda: FFT(x.context, part, 2, str(x.dtype), inverse=inverse))
+    (result,) = routine(rows, length, 1)
+    return back(_scaled(result, _scale(norm, length, inverse)))
+
+
+def fft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+    """Return the transforms along a dimension, complex."""
+    return _complex(x, n, axis, norm, inverse=False)
+
+
+def ifft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+    """Return the inverse transforms along a dimension, complex."""
+    return _complex(x, n, axis, norm, inverse=True)
+
+
+def _pairs(x: GpuArray) -> GpuArray:
+    """Return a complex array as one of its parts, with a last dimension of length 2."""
+    shape, strides, offset = x.layout
+    layout = Layout((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
+    return GpuArray(x.context, x.buffer, np.dtype(f"float{4 * x.dtype.itemsize}"), layout, x.readonly, x.owner)
+
+
+def rfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+    """Return the transforms of real numbers along a dimension: ``n // 2 + 1`` complex numbers.
+
+    Raises `TypeError`: the array is complex.
+    """
+    if x.dtype.kind == "c":
+        raise TypeError(f"rfft takes real numbers, not {x.dtype}: take fft")
+    x = _floating(x)
+    rows, back = as_rows(x, axis)
+    length = _length(n, x.shape[axis])
+    routine = cached((x.context, RFFT, x.dtype), lambda: RFFT(x.context, str(x.dtype), 2))
+    (pairs,) = routine(rows, [length])
+    layout = Layout.contiguous(pairs.shape[:-1])
+    result = GpuArray(x.context, pairs.buffer, np.dtype(f"complex{16 * x.dtype.itemsize}"), layout)
+    return back(_scaled(result, _scale(norm, length, inverse=False)))
+
+
+def irfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+    """Return the inverse of `rfft`: `n` real numbers, ``2 * (m - 1)`` if it is None, of m complex ones."""
+    wide = _as_complex(x)
+    rows, back = as_rows(wide, axis)
+    length = _length(n, 2 * (x.shape[axis] - 1))
+    part = f"float{4 * wide.dtype.itemsize}"
+    routine = cached((x.context, IRFFT, part), lambda: IRFFT(x.context, part, 3))
+    (result,) = routine(_pairs(rows), [length])
+    return back(_scaled(result, _scale(norm, length, inverse=True)))
+
+
+def _as_complex(x: GpuArray) -> GpuArray:
+    x = _floating(x)
+    return x if x.dtype.kind == "c" else cast_to(x, np.dtype(f"complex{16 * x.dtype.itemsize}"))
+
+
+def _axes_and_lengths(
+    x: GpuArray, s: Sequence[int] | None, axes: Sequence[int] | None
+) -> tuple[tuple[int, ...], list[int | None]]:
+    """Return the dimensions of a transform of several, and its lengths.
+
+    Raises `ValueError`: there are not as many lengths as dimensions.
+    """
+    if axes is None:
+        axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
+    places = normalize_axis_tuple(axes, x.ndim, "axes", allow_duplicate=True)
+    lengths: list[int | None] = [None] * len(places) if s is None else [None if n == -1 else n for n in s]
+    if len(lengths) != len(places):
+        raise ValueError(f"shape and axes have different length: {len(lengths)} and {len(places)}")
+    return places, lengths
+
+
+def fftn(
+    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> GpuArray:
+    """Return the transforms over several dimensions, complex."""
+    for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
+        x = fft(x, n=n, axis=axis, norm=norm)
+    return x if x.dtype.kind == "c" else _as_complex(x)
+
+
+def ifftn(
+    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> GpuArray:
+    """Return the inverse transforms over several dimensions, complex."""
+    for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
+        x = ifft(x, n=n, axis=axis, norm=norm)
+    return x if x.dtype.kind == "c" else _as_complex(x)
+
+
+def rfftn(
+    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> GpuArray:
+    """Return the transforms of real numbers over several dimensions; the last of them is halved, as by `rfft`."""
+    places, lengths = _axes_and_lengths(x, s, axes)
+    result = rfft(x, n=lengths[-1], axis=places[-1], norm=norm)
+    for axis, n in zip(places[-2::-1], lengths[-2::-1], strict=True):
+        result = fft(result, n=n, axis=axis, norm=norm)
+    return result
+
+
+def irfftn(
+    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> GpuArray:
+    """Return the inverse of `rfftn`."""
+    places, lengths = _axes_and_lengths(x, s, axes)
+    for axis, n in zip(places[:-1], lengths[:-1], strict=True):
+        x = ifft(x, n=n, axis=axis, norm=norm)
+    return irfft(x, n=lengths[-1], axis=places[-1], norm=norm)
+
+
+_OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def hfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+    """Return the real transforms of numbers with Hermitian symmetry, of which one half is given."""
+    _scale(norm, 1, inverse=False)
+    return irfft(elementwise.conj(_as_complex(x)), n=n, axis=axis, norm=_OPPOSITE[norm])
+
+
+def ihfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+    """Return the inverse of `hfft`: one half of numbers with Hermitian symmetry."""
+    _scale(norm, 1, inverse=False)
+    result = rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm])
+    return elementwise.conj(result)
+
+
+def _frequencies(numbers: np.ndarray, n: int, d: float, dtype: DTypeLike, device: Any) -> GpuArray:
+    context = context_of(device)
+    target = default_float(context) if dtype is None else np.dtype(dtype)
+    return asarray((numbers / (n * d)).astype(target), device=device)
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+    """Return the frequencies of the elements of a transform of length `n`; `d`: distance of samples."""
+    half = (n - 1) // 2 + 1
+    return _frequencies(np.concatenate([np.arange(half), np.arange(-(n // 2), 0)]), n, d, dtype, device)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+    """Return the frequencies of the elements of `rfft` of length `n`; `d`: distance of samples."""
+    return _frequencies(np.arange(n // 2 + 1), n, d, dtype, device)
+
+
+def _shifted(x: GpuArray, axes: Any, sign: int) -> GpuArray:
+    places = range(x.ndim) if axes is None else normalize_axis_tuple(axes, x.ndim, "axes")
+    shifts = [x.shape[a] // 2 if sign > 0 else -(x.shape[a] // 2) for a in places]
+    return roll(x, tuple(shifts), axis=tuple(places))
+
+
+def fftshift(x: GpuArray, /, *, axes: int | Sequence[int] | None = None) -> GpuArray:
+    """Return a copy with frequency zero in the middle."""
+    return _shifted(x, axes, 1)
+
+
+def ifftshift(x: GpuArray, /, *, axes: int | Sequence[int] | None = None) -> GpuArray:
+    """Return a copy with frequency zero first: the inverse of `fftshift`."""
+    return _shifted(x, axes, -1)

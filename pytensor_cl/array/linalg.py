@@ -1,0 +1,358 @@
+"""Linear algebra of real matrices, after the Python array API standard.
+
+Matrices are in the last two dimensions; leading ones are a batch. Integers are computed in floatX, float16 in float32.
+Complex matrices have products, norms, traces and transposes only.
+"""
+
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytensor_cl.array import elementwise, reductions
+from pytensor_cl.array.creation import eye
+from pytensor_cl.array.dispatch import common_context
+from pytensor_cl.array.dtypes import DTypeLike, default_float
+from pytensor_cl.array.launches import cast_to, copied, copy_into
+from pytensor_cl.array.manipulation import broadcast_arrays, broadcast_to, matrix_transpose, moveaxis
+from pytensor_cl.array.manipulation import diagonal as _diagonal
+from pytensor_cl.array.products import matmul, outer, tensordot, vecdot
+from pytensor_cl.array.rows import cached
+from pytensor_cl.routines.linalg.cholesky import Cholesky
+from pytensor_cl.routines.linalg.jacobi import SVD, SymmetricEigen
+from pytensor_cl.routines.linalg.lu import Determinant, Inverse, Solve
+from pytensor_cl.routines.linalg.qr import QR
+from pytensor_cl.runtime.array import GpuArray
+
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns."""
+
+    eigenvalues: GpuArray
+    eigenvectors: GpuArray
+
+
+class QRResult(NamedTuple):
+    """What `qr` returns."""
+
+    Q: GpuArray
+    R: GpuArray
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` returns."""
+
+    sign: GpuArray
+    logabsdet: GpuArray
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns."""
+
+    U: GpuArray
+    S: GpuArray
+    Vh: GpuArray
+
+
+def _floating(name: str, x: GpuArray) -> GpuArray:
+    """Return the array in the dtype that it is computed in.
+
+    Raises `TypeError`: it is complex.
+    """
+    if x.dtype.kind == "c":
+        raise TypeError(
+            f"linalg.{name} of {x.dtype}: complex matrices have no kernel; np.linalg.{name}(np.asarray(x)) computes on "
+            "the host"
+        )
+    if x.dtype.kind != "f":
+        return cast_to(x, default_float(x.context))
+    return cast_to(x, np.dtype("float32")) if x.dtype == np.dtype("float16") else x
+
+
+def _matrices(name: str, x: GpuArray, square: bool = False) -> GpuArray:
+    """Return matrices in the dtype that they are computed in.
+
+    Raises `LinAlgError`: there are fewer than two dimensions, or the matrices are not square.
+    """
+    if x.ndim < 2:
+        raise np.linalg.LinAlgError(f"linalg.{name} takes matrices, not an array of shape {x.shape}")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise np.linalg.LinAlgError(f"linalg.{name} takes square matrices, not an array of shape {x.shape}")
+    return _floating(name, x)
+
+
+def _routine(x: GpuArray, kind: Any, **options: Any) -> Any:
+    return cached((x.context, kind, x.dtype, *options.items()), lambda: kind(x.context, str(x.dtype), **options))
+
+
+def cholesky(x: GpuArray, /, *, upper: bool = False) -> GpuArray:
+    """Return the Cholesky factors L of ``x = L @ L.T``, or U of ``x = U.T @ U``.
+
+    Parameters
+    ----------
+    x
+        Symmetric positive definite matrices (..., n, n), of which one triangle is read.
+    upper
+        Whether U is returned, from the upper triangle.
+
+    Returns
+    -------
+    GpuArray
+        (..., n, n). The factor of a matrix that is not positive definite is NaN.
+    """
+    a = _matrices("cholesky", x, square=True)
+    factor: GpuArray = _routine(a, Cholesky, lower=not upper)(a)[0]
+    return factor
+
+
+def cross(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
+    """Return cross products of vectors with three elements along a dimension; other dimensions broadcast.
+
+    Raises `ValueError`: the dimension has another length.
+    """
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ValueError(f"cross: axis {axis} must have length 3, the shapes are {x1.shape} and {x2.shape}")
+    a, b = (moveaxis(x, axis, -1) for x in broadcast_arrays(x1, x2))
+    result = a.context.empty(a.shape, np.result_type(x1.dtype, x2.dtype))
+    for k in range(3):
+        i, j = (k + 1) % 3, (k + 2) % 3
+        first = elementwise.multiply(a[..., i], b[..., j])
+        copy_into(result[..., k], elementwise.subtract(first, elementwise.multiply(a[..., j], b[..., i]), out=first))
+    return moveaxis(result, -1, axis)
+
+
+def det(x: GpuArray, /) -> GpuArray:
+    """Return the determinants (...) of matrices (..., n, n)."""
+    a = _matrices("det", x, square=True)
+    result: GpuArray = _routine(a, Determinant)(a)[0]
+    return result
+
+
+def slogdet(x: GpuArray, /) -> SlogdetResult:
+    """Return the signs, and the logarithms of the absolute values, of the determinants of matrices (..., n, n)."""
+    a = _matrices("slogdet", x, square=True)
+    return SlogdetResult(*_routine(a, Determinant, in_parts=True)(a))
+
+
+def diagonal(x: GpuArray, /, *, offset: int = 0) -> GpuArray:
+    """Return a view of the diagonals of matrices, `offset` above the main one."""
+    return _diagonal(x, offset=offset, axis1=-2, axis2=-1)
+
+
+def trace(x: GpuArray, /, *, offset: int = 0, dtype: DTypeLike = None) -> GpuArray:
+    """Return the sums of diagonals of matrices, `offset` above the main one; `dtype` is as in `sum`."""
+    return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def eigh(x: GpuArray, /) -> EighResult:
+    """Return the eigenvalues (..., n), in ascending order, and the eigenvectors (..., n, n) of symmetric matrices.
+
+    The vectors are columns. The lower triangle is read.
+    """
+    a = _matrices("eigh", x, square=True)
+    return EighResult(*_routine(a, SymmetricEigen)(a))
+
+
+def eigvalsh(x: GpuArray, /) -> GpuArray:
+    """Return the eigenvalues (..., n), in ascending order, of symmetric matrices (..., n, n)."""
+    a = _matrices("eigvalsh", x, square=True)
+    values: GpuArray = _routine(a, SymmetricEigen, has_vectors=False)(a)[0]
+    return values
+
+
+def inv(x: GpuArray, /) -> GpuArray:
+    """Return the inverses of matrices (..., n, n).
+
+    Raises `LinAlgError`, at the next wait: a matrix is singular.
+    """
+    a = _matrices("inv", x, square=True)
+    routine = _routine(a, Inverse)
+    errors = a.context.deferred_errors
+    routine.set_error_flag(errors.flag, errors.note(routine.error, f"linalg.inv of shape {x.shape}"))
+    result: GpuArray = routine(a)[0]
+    return result
+
+
+def matrix_power(x: GpuArray, n: int, /) -> GpuArray:
+    """Return powers of square matrices, by repeated squaring; negative ones are those of the inverses."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise np.linalg.LinAlgError(f"linalg.matrix_power takes square matrices, not an array of shape {x.shape}")
+    if n == 0:
+        ones = eye(x.shape[-1], dtype=x.dtype, device=x.context.name)
+        return copied(broadcast_to(ones, x.shape))
+    base, result, count = inv(x) if n < 0 else x, None, abs(n)
+    while count:
+        if count & 1:
+            result = base if result is None else matmul(result, base)
+        count >>= 1
+        if count:
+            base = matmul(base, base)
+    assert result is not None
+    return copied(result) if result is x else result
+
+
+def qr(x: GpuArray, /, *, mode: str = "reduced") -> QRResult:
+    """Return the factors of ``x = Q @ R`` of matrices (..., m, n).
+
+    `mode`: ``"reduced"`` for Q (..., m, k) and R (..., k, n) with k = min(m, n); ``"complete"`` for Q (..., m, m) and R
+    (..., m, n).
+    """
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"linalg.qr: mode must be 'reduced' or 'complete', not {mode!r}")
+    a = _matrices("qr", x)
+    return QRResult(*_routine(a, QR, mode={"reduced": "economic", "complete": "full"}[mode])(a))
+
+
+def solve(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
+    """Return the solutions of the linear systems ``x1 @ x = x2``.
+
+    Parameters
+    ----------
+    x1
+        Matrices (..., n, n).
+    x2
+        A vector (n,), or matrices (..., n, m); leading dimensions broadcast.
+
+    Returns
+    -------
+    GpuArray
+        The solutions, in the shape of `x2` with all leading dimensions; NaN where a matrix is singular.
+    """
+    context = common_context("linalg.solve", [x1, x2])
+    a, b = _matrices("solve", x1, square=True), _floating("solve", x2)
+    dtype = np.result_type(a.dtype, b.dtype)
+    a, b = (v if v.dtype == dtype else cast_to(v, dtype) for v in (a, b))
+    is_vector = b.ndim == 1
+    if a.shape[-1] != b.shape[-1 if is_vector else -2]:
+        raise ValueError(f"linalg.solve: shapes {x1.shape} and {x2.shape} do not fit")
+    if is_vector:
+        b = broadcast_to(b, (*a.shape[:-2], b.shape[0]))
+    routine = cached((context, Solve, dtype, is_vector), lambda: Solve(context, str(dtype), is_vector=is_vector))
+    result: GpuArray = routine(a, b)[0]
+    return result
+
+
+def svd(x: GpuArray, /, *, full_matrices: bool = True) -> SVDResult:
+    """Return U, S and Vh of ``x = U @ diag(S) @ Vh``; the singular values S are in descending order.
+
+    `full_matrices`: whether U and Vh are square.
+    """
+    a = _matrices("svd", x)
+    return SVDResult(*_routine(a, SVD, full_matrices=full_matrices)(a))
+
+
+def svdvals(x: GpuArray, /) -> GpuArray:
+    """Return the singular values (..., k), in descending order, of matrices (..., m, n); k = min(m, n)."""
+    a = _matrices("svdvals", x)
+    values: GpuArray = _routine(a, SVD, full_matrices=False, compute_uv=False)(a)[0]
+    return values
+
+
+def _cutoff(x: GpuArray, values: GpuArray, rtol: Any) -> GpuArray:
+    """Return the singular values below which they count as zero, with a dimension of length 1."""
+    if rtol is None:
+        rtol = float(np.finfo(values.dtype).eps) * max(x.shape[-2:])
+    greatest = reductions.max(values, axis=-1, keepdims=True)
+    if isinstance(rtol, GpuArray) and rtol.ndim:
+        rtol = rtol[..., None]
+    return elementwise.multiply(greatest, rtol)
+
+
+def matrix_rank(x: GpuArray, /, *, rtol: Any = None) -> GpuArray:
+    """Return the ranks (int64) of matrices: how many singular values are above `rtol` times the greatest.
+
+    `rtol`: a number, or an array of the batch's shape; None is the larger side times the precision.
+    """
+    values = svdvals(x)
+    return reductions.count_nonzero(elementwise.greater(values, _cutoff(x, values, rtol)), axis=-1)
+
+
+def pinv(x: GpuArray, /, *, rtol: Any = None) -> GpuArray:
+    """Return the pseudo-inverses (..., n, m) of matrices (..., m, n); `rtol` is as in `matrix_rank`."""
+    u, s, vh = svd(x, full_matrices=False)
+    if rtol is None:
+        rtol = float(np.finfo(s.dtype).eps) * max(x.shape[-2:])
+    is_used = elementwise.greater(s, _cutoff(x, s, rtol))
+    inverse = elementwise.where(is_used, elementwise.divide(1.0, s), 0.0)
+    return matmul(elementwise.multiply(matrix_transpose(vh), inverse[..., None, :]), matrix_transpose(u))
+
+
+def vector_norm(x: GpuArray, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> GpuArray:
+    """Return norms of vectors.
+
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        The dimensions of a vector, or None for all.
+    keepdims
+        Whether these dimensions stay, with length 1.
+    ord
+        A number, ``inf`` or ``-inf``; 0 counts elements that are not zero.
+    """
+    size = elementwise.abs(x) if x.dtype.kind in "fc" else elementwise.abs(cast_to(x, default_float(x.context)))
+    options = {"axis": axis, "keepdims": keepdims}
+    if ord == inf:
+        return reductions.max(size, **options)
+    if ord == -inf:
+        return reductions.min(size, **options)
+    if ord == 0:
+        return cast_to(reductions.count_nonzero(size, **options), size.dtype)
+    if ord == 1:
+        return reductions.sum(size, **options)
+    if ord == 2:
+        return elementwise.sqrt(reductions.sum(elementwise.square(size), **options))
+    total = reductions.sum(elementwise.pow(size, float(ord)), **options)
+    return elementwise.pow(total, 1.0 / ord)
+
+
+def matrix_norm(x: GpuArray, /, *, keepdims: bool = False, ord: Any = "fro") -> GpuArray:
+    """Return norms of matrices.
+
+    `ord`: ``"fro"``, ``"nuc"``, 1, -1, 2, -2, ``inf`` or ``-inf``, as in `numpy.linalg.norm`.
+    """
+    if x.ndim < 2:
+        raise np.linalg.LinAlgError(f"linalg.matrix_norm takes matrices, not an array of shape {x.shape}")
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord in (1, -1, inf, -inf):
+        rows = reductions.sum(elementwise.abs(_real_or_complex(x)), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
+        result = (reductions.max if ord > 0 else reductions.min)(rows, axis=(-2, -1), keepdims=True)
+    elif ord in (2, -2, "nuc"):
+        values = svdvals(x)
+        total = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, axis=-1)
+        result = total[..., None, None]
+    else:
+        raise ValueError(f"linalg.matrix_norm: there is no norm {ord!r}")
+    return result if keepdims else result[..., 0, 0]
+
+
+def _real_or_complex(x: GpuArray) -> GpuArray:
+    return x if x.dtype.kind in "fc" else cast_to(x, default_float(x.context))

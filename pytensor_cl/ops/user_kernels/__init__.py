@@ -1,0 +1,1 @@
+"""Ops that are made of kernels that users write."""

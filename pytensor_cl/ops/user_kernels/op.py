@@ -1,0 +1,163 @@
+"""Base class of Ops of users' kernels, and what all of them do in the modes of PyTensor."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.compile.mode import optdb
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.tensor.type import discrete_dtypes
+
+from pytensor_cl._compat.jax_backend import call_from_jax
+from pytensor_cl._compat.numba_backend import run_in_object_mode
+from pytensor_cl.ops.user_kernels.gradients import Names, cotangents_of, fitted, gradients
+from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.registry import get_context
+
+Gradient = Any
+"""A function of inputs, outputs and cotangents, a kernel, or a dict of either by input."""
+
+
+class KernelOp(Op):
+    """An Op whose results a kernel of the user's computes; `pytensor_cl.as_op` makes it.
+
+    Attributes
+    ----------
+    kernel
+        The kernel: two Ops of equal kernels with the same functions are equal.
+    name
+        Name of the Op in graphs and profiles.
+    gradient
+        Gradient that the user gave; None: there is none.
+    perform_on_host
+        Function of the user's that computes the same with NumPy; None: modes other than OPENCL use the device too.
+    """
+
+    __props__: tuple[str, ...] = ("kernel", "name", "gradient", "perform_on_host")
+
+    def __init__(
+        self,
+        kernel: Any,
+        name: str,
+        gradient: Gradient = None,
+        perform_on_host: Callable[..., Any] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.gradient = gradient
+        self.perform_on_host = perform_on_host
+
+    def _key(self) -> tuple[Any, ...]:
+        """Return all that decides what the Op is."""
+        gradient = self.gradient
+        known = tuple(sorted(gradient.items())) if isinstance(gradient, Mapping) else gradient
+        return type(self), self.kernel, self.name, known, self.perform_on_host
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KernelOp) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def names(self) -> Names:
+        """Names of inputs and outputs, for gradients."""
+        raise NotImplementedError
+
+    def compute(self, node: Apply, context: Context, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the results of the kernel for arrays of the host, computed on a device."""
+        raise NotImplementedError
+
+    def gradient_op(self, kernel: Any) -> Op:
+        """Return the Op of a kernel that computes gradients."""
+        raise NotImplementedError
+
+    # Gradients
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Return that all inputs are connected to all outputs but integers."""
+        return [[v.type.dtype not in discrete_dtypes for v in node.outputs] for _ in node.inputs]
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return the gradients that the user gave, in the shapes and dtypes of the inputs.
+
+        Raises `NotImplementedError`: the user gave none.
+        """
+        if self.gradient is None:
+            raise NotImplementedError(f"op {self.name} has no gradient: pass grad= to as_op")
+        values = (*inputs, *outputs, *cotangents_of(outputs, cotangents))
+        known = dict(zip(self.names.all, values, strict=True))
+        found = gradients(self.name, self.gradient, self.names, known, self.gradient_op)
+        return [self.fit(g, k, v, outputs) for k, (g, v) in enumerate(zip(found, inputs, strict=True))]
+
+    def fit(self, gradient: Any, number: int, variable: Variable, outputs: Sequence[Variable]) -> Variable:
+        """Return the gradient of an input, summed where the input was broadcast."""
+        return fitted(gradient, variable, outputs[0])
+
+    # Other modes
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        """Compute by the user's function of NumPy, or on the default device.
+
+        Raises `TypeError` or `ValueError`: the function returns arrays of other dtypes or numbers of dimensions.
+        """
+        if self.perform_on_host is None:
+            results = self.compute(node, get_context(), inputs)
+        else:
+            results = self._checked(node, self.perform_on_host(*inputs))
+        for storage, result in zip(output_storage, results, strict=True):
+            storage[0] = result
+
+    def _checked(self, node: Apply, found: Any) -> list[np.ndarray]:
+        given = found if isinstance(found, list | tuple) else [found]
+        if len(given) != len(node.outputs):
+            raise ValueError(f"op {self.name}: perform= returned {len(given)} arrays, not {len(node.outputs)}")
+        results = list(map(np.asarray, given))
+        for result, output in zip(results, node.outputs, strict=True):
+            kind: Any = output.type
+            if result.dtype != kind.dtype:
+                raise TypeError(f"op {self.name}: perform= returned {result.dtype}, not {kind.dtype}")
+            if result.ndim != kind.ndim:
+                raise ValueError(f"op {self.name}: perform= returned {result.ndim} dimensions, not {kind.ndim}")
+        return results
+
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Return False: a graph is compiled without a device."""
+        return False
+
+
+def has_kernel_op(nodes: Iterable[Apply]) -> bool:
+    """Return whether an Op of a user's kernel is among nodes, in a batch, or in the inner graph of one."""
+    for node in nodes:
+        core = getattr(node.op, "core_op", node.op)
+        inner = getattr(node.op, "fgraph", None)
+        if isinstance(core, KernelOp) or (inner is not None and has_kernel_op(inner.apply_nodes)):
+            return True
+    return False
+
+
+class _RegisterWithBackend(GraphRewriter):
+    """Registers the Ops with a backend when one first occurs, so that importing them does not load it."""
+
+    def __init__(self, register: Callable[[type[Op]], None]) -> None:
+        super().__init__()
+        self._register = register
+        self._is_done = False
+
+    def apply(self, fgraph: FunctionGraph) -> Any:
+        """Look whether there is such an Op; the graph is not changed."""
+        if not self._is_done and has_kernel_op(fgraph.apply_nodes):
+            self._register(KernelOp)
+            self._is_done = True
+
+
+optdb.register("pytensor_cl_kernels_numba", _RegisterWithBackend(run_in_object_mode), "numba", position=0)
+optdb.register("pytensor_cl_kernels_jax", _RegisterWithBackend(call_from_jax), "jax", position=0)
