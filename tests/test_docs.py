@@ -9,6 +9,7 @@ import contextlib
 import doctest
 import importlib
 import io
+import itertools
 import json
 import operator
 import os
@@ -188,7 +189,7 @@ def test_what_is_named_for_users_of_theano_exists():
     assert len(known) >= 30
     assert known <= set(pytensor.config._config_var_dict)
     packages = {"pytensor": pytensor, "pt": pt, "pytensor_cl": pytensor_cl, "nn": nn, "optimizers": optimizers}
-    modules = ("pytensor.ifelse", "pytensor.d3viz", "pytensor.sparse", "pytensor.compile.debug.nanguardmode")
+    modules = ("pytensor.d3viz", "pytensor.sparse", "pytensor.compile.debug.nanguardmode")
     for module in modules:
         importlib.import_module(module)
     count = 0
@@ -198,6 +199,16 @@ def test_what_is_named_for_users_of_theano_exists():
             operator.attrgetter(name[2][1:])(packages[name[1]])
             count += 1
     assert count > 80
+
+
+def test_the_messages_on_the_page_of_troubles_are_those_of_the_package():
+    sources = "".join(path.read_text() for path in (ROOT / "pytensor_cl").rglob("*.py"))
+    strings = re.sub(r'"\s*\n\s*f?"', "", sources)  # literals that follow each other are one
+    text = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Messages of others")[0]
+    messages = [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in text.splitlines() if line.startswith("| `")]
+    parts = [part.strip() for message in itertools.chain(*messages) for part in message.split("...")]
+    assert len(parts) > 80
+    assert [part for part in parts if part and part not in strings] == []
 
 
 def test_programs_that_start_processes_afresh_guard_their_main_part():
