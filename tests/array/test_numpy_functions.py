@@ -138,7 +138,14 @@ def test_every_function_that_numpy_hands_over_answers_or_refuses(arrays):
     x = arrays[1]["X"]
     answers_with_host_values = {np.save, np.savez, np.savez_compressed, np.savetxt, np.copyto}
     # These copy to the host on request; NumPy hands them over for the argument ``like`` only.
-    answers_with_host_values |= {np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray}
+    answers_with_host_values |= {
+        np.array,
+        np.asarray,
+        np.asanyarray,
+        np.ascontiguousarray,
+        np.asfortranarray,
+        np.require,
+    }
     for function in get_overridable_numpy_array_functions():
         if function in answers_with_host_values:
             continue
