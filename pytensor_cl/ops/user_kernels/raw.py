@@ -15,6 +15,7 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.codegen.dtypes import SUPPORTED, is_supported
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
 from pytensor_cl.ops.user_kernels.gradients import Names, check_gradient, fitted
 from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.routines.base.routine import ValueArgument
@@ -232,8 +233,6 @@ class RawOp(KernelOp):
 
     def gradient_op(self, kernel: Any) -> Op:
         """Return the Op of an elementwise kernel that computes gradients."""
-        from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
-
         return ElementwiseOp(kernel, kernel.name)
 
     def fit(self, gradient: Any, number: int, variable: Variable, outputs: Sequence[Variable]) -> Variable:
