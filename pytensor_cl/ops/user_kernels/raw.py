@@ -21,6 +21,7 @@ from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.user_kernels.arguments import dtypes_of
+from pytensor_cl.user_kernels.elementwise import ElementwiseKernel
 from pytensor_cl.user_kernels.launches import RawLaunches, RawOperation, Signature, check_const
 from pytensor_cl.user_kernels.raw import RawKernel
 from pytensor_cl.user_kernels.signature import Parameter
@@ -314,7 +315,7 @@ def raw_op(
     chosen = None if outputs is None else tuple(map(str, outputs))
     op = RawOp(kernel, name, gradient, perform, signature, chosen, launch, infer_shape)
     if gradient is not None:
-        check_gradient(name, gradient, op.names, lambda other: hasattr(other, "definition"))
+        check_gradient(name, gradient, op.names, lambda other: isinstance(other, ElementwiseKernel))
     return op
 
 
