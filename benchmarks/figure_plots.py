@@ -176,8 +176,8 @@ def summary(results: dict[str, Any]) -> str:
     lines = [
         f"Measured on {results['date']} on {machine['processor']}, {machine['cores']} cores"
         + (f", {machine['vector'].upper().removesuffix('F')}" if machine["vector"] else "")
-        + f", {machine['system']}; {device['platform']}, {device['version']}; {named}. Other programs ran on "
-        f"{results['load_before']:.1f} cores at the beginning. It took {results['seconds']} seconds.",
+        + f", {machine['system']}; {device['platform']}, {device['version']}; {named}. The load average before was "
+        f"{results['load_before']:.1f}; the run took {results['seconds']} seconds.",
     ]
     if results["is_quick"]:
         lines += ["", "**This was a trial run (`--quick`) with small arrays: its numbers say little.**"]
@@ -210,5 +210,6 @@ def write(results: dict[str, Any], folder: Path) -> list[Path]:
         if results["chains"]:
             paths.append(draw_chains(results, images / "chains.svg"))
     path = folder / "results" / "figures.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("<!-- written by python benchmarks/figures.py: do not edit -->\n\n" + summary(results))
     return [*paths, path]

@@ -173,6 +173,8 @@ from pytensor_cl.array.manipulation import (
     unstack,
     vstack,
 )
+from pytensor_cl.array.prepare import prepare
+from pytensor_cl.array.printing import printoptions, set_printoptions
 from pytensor_cl.array.products import dot, matmul, outer, tensordot, vecdot
 from pytensor_cl.array.reductions import all, any, count_nonzero, max, mean, min, prod, std, sum, var
 from pytensor_cl.array.sorting import (

@@ -9,7 +9,7 @@ from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.indexing import take_index
 from pytensor_cl.array.launches import cast_to, copied
 from pytensor_cl.array.manipulation import broadcast_to, concat, expand_dims, ravel, reshape
-from pytensor_cl.array.reductions import axes_of, reduced_shape, rows_last
+from pytensor_cl.array.reductions import axes_of, reduced_shape, rows_last, total_dtype
 from pytensor_cl.array.rows import as_rows, cached, merged
 from pytensor_cl.routines.argmax import Argmax, Argmin
 from pytensor_cl.routines.cumop import CumOp, CumOpWithInitial
@@ -232,11 +232,7 @@ def _cumulative(
             raise ValueError(f"{name} of {x.ndim} dimensions needs an axis")
         axis = 0
     x = reshape(x, (1,)) if not x.ndim else x
-    target = (
-        np.dtype(dtype)
-        if dtype is not None
-        else {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(x.dtype.kind, x.dtype)
-    )
+    target = total_dtype(x.dtype, dtype)
     wide = np.dtype("float32") if target == np.dtype("float16") else target
     rows, back = as_rows(x if x.dtype == wide else cast_to(x, wide), axis)
     kind = CumOpWithInitial if include_initial else CumOp

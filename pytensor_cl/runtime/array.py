@@ -270,11 +270,14 @@ class GpuArray(ArrayOperators):
         return bool(self.to_host())
 
     def __repr__(self) -> str:
-        return f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
+        shown = self._representation()
+        return shown or f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
 
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
+        if spec == "v":
+            return self._values_text()
         if self.layout.shape:
             raise TypeError(
                 f"the format {spec!r} is for one number, this array has shape {self.shape}: use np.asarray(r)"

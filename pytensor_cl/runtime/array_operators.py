@@ -1,5 +1,6 @@
 """Operators and methods of device arrays that compute. The functions are in `pytensor_cl.array`, a layer above."""
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -106,6 +107,14 @@ class ArrayOperators:
             The array is read-only, or the shapes do not fit.
         """
         _above("indexing").assign(self, index, value)
+
+    def _representation(self) -> str:
+        """Return the text of ``repr`` if it shows values; empty if it does not."""
+        printing = sys.modules.get("pytensor_cl.array.printing")  # not loaded: nobody has asked for values
+        return printing.representation(self) if printing is not None and printing.shows_values() else ""
+
+    def _values_text(self) -> str:
+        return _above("printing").values_text(self)
 
     def _take_index(self, index: Any) -> "GpuArray":
         """Return what an index with arrays, or other integers than Python's, selects."""

@@ -227,6 +227,8 @@ def import_opencl(capsule: Any, producer: Any, contexts: list[Any]) -> GpuArray:
     """
     structure = _contents(capsule)
     tensor = structure.tensor
+    if tensor.device_type != OPENCL:
+        raise BufferError(f"the capsule is of device type {tensor.device_type}, and not of OpenCL memory ({OPENCL})")
     dtype = _dtype_of(tensor)
     shape = tuple(tensor.shape[k] for k in range(tensor.ndim))
     strides = tuple(tensor.strides[k] for k in range(tensor.ndim)) if tensor.strides else contiguous_strides(shape)

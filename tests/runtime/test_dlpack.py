@@ -303,6 +303,8 @@ def test_a_capsule_is_consumed_once(context):
         context.queue.mark_submitted()
         context.queue.wait()
         assert references(r) == before
+    with pytest.raises(BufferError, match="of device type 1, and not of OpenCL memory"):
+        pytensor_cl.from_dlpack(Foreign(r, r.__dlpack__()), trust_opencl=True)
     with pytest.raises(BufferError, match="no DLPack capsule"):
         pytensor_cl.from_dlpack(Foreign(r, object()), trust_opencl=True)
 
