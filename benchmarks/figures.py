@@ -21,12 +21,11 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import figure_plots
@@ -100,9 +99,9 @@ def versions() -> dict[str, str]:
 
 
 def by_turns(
-    name: str, scale: float, workers: list[Worker], warm: float, rounds: int, seconds: float, best: Callable = median
+    name: str, scale: float, workers: list[Worker], warm: float, rounds: int, seconds: float
 ) -> dict[str, float]:
-    """Return the time of a call of each backend in seconds; those that fail are missing."""
+    """Return the time of the fastest call of each backend in seconds; those that fail are missing."""
     times: dict[str, list[float]] = {}
     for worker in workers:
         answer = worker.request(do="prepare", name=name, scale=scale)
@@ -118,7 +117,7 @@ def by_turns(
             worker.rest()
     for worker in workers:
         worker.request(do="release")
-    return {label: best(samples) for label, samples in times.items() if samples}
+    return {label: min(samples) for label, samples in times.items() if samples}
 
 
 def workers_of(labels: Iterable[tuple[str, str, str]], python: str) -> list[Worker]:
@@ -154,7 +153,6 @@ def measure_sizes(device: str, python: str, effort: Effort) -> dict[str, dict[st
             effort.sweep_warm,
             effort.sweep_rounds,
             effort.sweep_seconds,
-            min,
         )
     for worker in workers:
         worker.close()

@@ -15,6 +15,7 @@ version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 exclude_patterns = ["_build", "results", "**/.ipynb_checkpoints"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "pytensor-cl"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
