@@ -240,7 +240,8 @@ def check_writable(array: GpuArray) -> None:
     """
     if array.readonly:
         raise ValueError("assignment destination is read-only: take a copy, x.copy()")
-    if any(step == 0 and n > 1 for n, step in zip(array.layout.shape, array.layout.strides, strict=True)):
+    layout = array.layout
+    if layout.size and any(step == 0 and n > 1 for n, step in zip(layout.shape, layout.strides, strict=True)):
         raise ValueError(
             "assignment destination is read-only: several of its elements are in the same place, as broadcast_to makes "
             "them; take a copy, x.copy()"

@@ -93,7 +93,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: 
         function = _elementwise(ufunc)
         dtype = options.pop("dtype", None)
         for name in ("where", "casting", "order", "subok"):
-            if options.pop(name, True) not in (True, "same_kind", "K"):
+            if not isinstance(option := options.pop(name, True), bool | str) or option not in (True, "same_kind", "K"):
                 raise TypeError(f"numpy.{ufunc.__name__} of a device array has no option {name}")
         if function is None:
             raise _no_kernel(ufunc.__name__)
