@@ -167,8 +167,8 @@ class RawOp(KernelOp):
                 expected = name if isinstance(name, int) or length is None else lengths.setdefault(name, length)
                 if length not in (None, expected):
                     raise ValueError(
-                        f"op {self.name}: the input {operand.name} has shape {variable.type.shape}; {self.signature.text} "
-                        f"wants {name} to be {expected}"
+                        f"op {self.name}: the input {operand.name} has shape {variable.type.shape}; "
+                        f"{self.signature.text} wants {name} to be {expected}"
                     )
         return lengths
 
