@@ -47,7 +47,7 @@ def _of_where(kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
     return np.result_type(examples[0]), common, common, common
 
 
-class _Variant(NamedTuple):
+class Variant(NamedTuple):
     """An operation for fixed classes of operands, on a context.
 
     `dtype`: dtype of the result; `types`: for each operand that is a number, the NumPy type it is converted to; None
@@ -115,7 +115,7 @@ def _resolved(operation: Operation, kinds: tuple[Any, ...], context: Context) ->
     return tuple(inputs), result
 
 
-def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> _Variant:
+def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> Variant:
     loop, result = _resolved(operation, kinds, context)
     read = tuple(kind if isinstance(kind, np.dtype) else dtype for kind, dtype in zip(kinds, loop, strict=True))
     for dtype in (*loop, result):
@@ -126,7 +126,17 @@ def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> 
         raise TypeError(f"{operation.name} of {', '.join(map(str, read))}: {error}") from None
     by_value = tuple(not isinstance(kind, np.dtype) for kind in kinds)
     types = tuple(dtype.type if value else None for dtype, value in zip(read, by_value, strict=True))
-    return _Variant(Launcher(context, function, by_value), result, types, any(by_value))
+    return Variant(Launcher(context, function, by_value), result, types, any(by_value))
+
+
+def variant_of(operation: Operation, kinds: tuple[Any, ...], context: Context) -> Variant:
+    """Return the thread's variant of an operation for operands of these classes."""
+    cache = thread_cache()
+    key = (context, operation.name, kinds)
+    variant = cache.get(key)
+    if variant is None:
+        variant = cache[key] = _variant(operation, kinds, context)
+    return variant
 
 
 def _check_dtype(name: str, dtype: np.dtype, kinds: Sequence[Any], context: Context) -> None:
@@ -171,17 +181,13 @@ def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = 
             kinds.append(operand.dtype)
             if context is not operand.context:
                 if context is not None:
-                    raise different_contexts(operation.name, *[x for x in operands if isinstance(x, GpuArray)][:2])
+                    common_context(operation.name, [x for x in operands if isinstance(x, GpuArray)])
                 context = operand.context
         else:
             kinds.append(_kind_of(number_of(operand)))
     if context is None:
         raise TypeError(f"{operation.name} needs at least one GpuArray among its operands")
-    cache = thread_cache()
-    key = (context, operation.name, *kinds)
-    variant = cache.get(key)
-    if variant is None:
-        variant = cache[key] = _variant(operation, tuple(kinds), context)
+    variant = variant_of(operation, tuple(kinds), context)
     if variant.has_numbers:
         operands, constant = _converted(operation, operands, variant)
         if constant is not None:
@@ -195,7 +201,7 @@ def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = 
     return result
 
 
-def _converted(operation: Operation, operands: Sequence[Any], variant: _Variant) -> tuple[list[Any], bool | None]:
+def _converted(operation: Operation, operands: Sequence[Any], variant: Variant) -> tuple[list[Any], bool | None]:
     """Return the operands with NumPy scalars for numbers, and the truth of a comparison that is always the same.
 
     Raises `OverflowError`: a Python integer is out of the bounds of the dtype.
@@ -234,7 +240,8 @@ def check_writable(array: GpuArray) -> None:
     """
     if array.readonly:
         raise ValueError("assignment destination is read-only: take a copy, x.copy()")
-    if any(step == 0 and n > 1 for n, step in zip(array.layout.shape, array.layout.strides, strict=True)):
+    layout = array.layout
+    if layout.size and any(step == 0 and n > 1 for n, step in zip(layout.shape, layout.strides, strict=True)):
         raise ValueError(
             "assignment destination is read-only: several of its elements are in the same place, as broadcast_to makes "
             "them; take a copy, x.copy()"
@@ -267,7 +274,7 @@ def assign_result(name: str, out: GpuArray, result: GpuArray) -> GpuArray:
 
 
 def _into(
-    operation: Operation, variant: _Variant, operands: Sequence[Any], shape: tuple[int, ...], out: GpuArray
+    operation: Operation, variant: Variant, operands: Sequence[Any], shape: tuple[int, ...], out: GpuArray
 ) -> GpuArray:
     first = next(x for x in operands if isinstance(x, GpuArray))
     _check_out(operation.name, out, shape, variant.dtype, first.context)

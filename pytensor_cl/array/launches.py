@@ -72,7 +72,8 @@ def thread_cache() -> dict[Any, Any]:
         return _thread.cache
 
 
-def _cast(context: Context, source: np.dtype, target: np.dtype, by_value: bool) -> Launcher:
+def cast_launcher(context: Context, source: np.dtype, target: np.dtype, by_value: bool) -> Launcher:
+    """Return the thread's kernels of a cast, or of a fill with a number."""
     cache = thread_cache()
     key = context, "cast", source, target, by_value
     launcher = cache.get(key)
@@ -105,7 +106,7 @@ def copied(array: GpuArray) -> GpuArray:
     """Return a C-contiguous copy."""
     result = array.context.empty(array.shape, array.dtype)
     if result.size:
-        _cast(array.context, array.dtype, array.dtype, False).launch(result, (array,))
+        cast_launcher(array.context, array.dtype, array.dtype, False).launch(result, (array,))
     return result
 
 
@@ -113,7 +114,7 @@ def cast_to(array: GpuArray, dtype: np.dtype) -> GpuArray:
     """Return a C-contiguous copy with another dtype."""
     result = array.context.empty(array.shape, array.context.check_dtype(dtype))
     if result.size:
-        _cast(array.context, array.dtype, dtype, False).launch(result, (array,))
+        cast_launcher(array.context, array.dtype, dtype, False).launch(result, (array,))
     return result
 
 
@@ -121,11 +122,11 @@ def copy_into(target: GpuArray, source: GpuArray) -> None:
     """Enqueue the assignment of an array that broadcasts to `target`; casts as NumPy's assignment does."""
     if target.size:
         source = unaliased(source, target)
-        _cast(target.context, source.dtype, target.dtype, False).launch(target, (source,))
+        cast_launcher(target.context, source.dtype, target.dtype, False).launch(target, (source,))
 
 
 def fill(target: GpuArray, value: np.generic) -> None:
     """Enqueue the assignment of a number to every element."""
     if target.size:
         dtype = target.dtype
-        _cast(target.context, dtype, dtype, True).launch(target, (value,))
+        cast_launcher(target.context, dtype, dtype, True).launch(target, (value,))
