@@ -13,6 +13,7 @@ for driver in pocl intel; do
         python "examples/$network.py" --epochs 1 "${compare[@]}" --out "$work"
     done
     compare=()
+    python examples/own_kernels.py
 
     export PYTENSOR_FLAGS=device=opencl:$driver
     python examples/many_chains.py --chains 64 --draws 40 --out "$work"

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 # checkers find the names in __init__.pyi.
 _PUBLIC = {
     "ElementwiseKernel": "pytensor_cl.user_kernels.elementwise",
+    "ReductionKernel": "pytensor_cl.user_kernels.reduction",
     "GpuArray": "pytensor_cl.runtime.array",
     "GpuArrayType": "pytensor_cl.type",
     "GpuArrayVariable": "pytensor_cl.variable",

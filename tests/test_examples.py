@@ -98,6 +98,12 @@ def test_compare_finds_differences(run, monkeypatch, capsys):
     assert "TOO LARGE" in capsys.readouterr().out
 
 
+def test_own_kernels_compute_what_numpy_does(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    assert import_module("own_kernels").main([]) == 0
+    assert "kernels of exp(product(x, y)): GpuComposite{exp(product(i0, i1))}\n" in capsys.readouterr().out
+
+
 def test_two_workers_are_one_device(tmp_path):
     """Two processes and one device end with the same parameters."""
     pytest.importorskip("distributed")

@@ -195,6 +195,7 @@ from pytensor_cl.array.sorting import (
     unique_values,
 )
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.interchange import from_buffer, from_dlpack, from_pyopencl
 from pytensor_cl.runtime.registry import sync
 
 __array_api_version__ = "2024.12"

@@ -181,7 +181,7 @@ def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = 
             kinds.append(operand.dtype)
             if context is not operand.context:
                 if context is not None:
-                    raise different_contexts(operation.name, *[x for x in operands if isinstance(x, GpuArray)][:2])
+                    common_context(operation.name, [x for x in operands if isinstance(x, GpuArray)])
                 context = operand.context
         else:
             kinds.append(_kind_of(number_of(operand)))

@@ -281,7 +281,7 @@ class ElementwiseKernel:
         CompilationError
             The driver rejects the operation; the message shows the lines.
         """
-        key = (size, device, *[_key_of(argument) for argument in args])
+        key = (size, device, *[key_of(argument) for argument in args])
         calls: dict[Any, _Call] = self._calls.__dict__
         found = calls.get(key)
         if found is None:
@@ -325,7 +325,7 @@ class ElementwiseKernel:
                 if output is None or not isinstance(array, GpuArray) or not share_memory(array, output):
                     continue
                 if self.definition.inputs[k].is_raw or array.layout != output.layout:
-                    inputs = [*inputs[:k], _copied(array), *inputs[k + 1 :]]
+                    inputs = [*inputs[:k], copied(array), *inputs[k + 1 :]]
         return inputs
 
     def _prepare(self, args: Sequence[Any], size: int | None, device: str | None) -> _Call:
@@ -419,24 +419,27 @@ class ElementwiseKernel:
         """Raise a `ValueError` if an output cannot be written, or overlaps another one."""
         given = [(p.name, x) for p, x in zip(self.definition.outputs, outputs, strict=True) if x is not None]
         for k, (name, array) in enumerate(given):
-            if array.readonly:
-                raise ValueError(f"kernel {self.name!r}: output {name} is read-only: pass a copy, x.copy()")
-            if any(n > 1 and not s for n, s in zip(array.layout.shape, array.layout.strides, strict=True)):
-                raise ValueError(
-                    f"kernel {self.name!r}: output {name} repeats elements, as a broadcast array does: pass a copy"
-                )
+            refuse_writing(self.name, name, array)
             other = next((other for other, earlier in given[:k] if share_memory(earlier, array)), None)
             if other is not None:
                 raise ValueError(f"kernel {self.name!r}: outputs {other} and {name} overlap")
 
 
-def _key_of(argument: Any) -> Any:
+def key_of(argument: Any) -> Any:
     """Return all of an argument that decides how a kernel is called; its values do not."""
     if type(argument) is GpuArray:
         return argument.context, argument.dtype.num, argument.layout[:2], argument.readonly
     if isinstance(argument, np.ndarray):
         return argument.dtype, argument.shape
     return type(argument)
+
+
+def refuse_writing(kernel: str, name: str, array: GpuArray) -> None:
+    """Raise a `ValueError` if an output cannot be written."""
+    if array.readonly:
+        raise ValueError(f"kernel {kernel!r}: output {name} is read-only: pass a copy, x.copy()")
+    if any(n > 1 and not s for n, s in zip(array.layout.shape, array.layout.strides, strict=True)):
+        raise ValueError(f"kernel {kernel!r}: output {name} repeats elements, as a broadcast array does: pass a copy")
 
 
 def _refuse(others: dict[str, Any], known: Sequence[str], advice: str) -> None:
@@ -501,7 +504,7 @@ def share_memory(a: GpuArray, b: GpuArray) -> bool:
     return low * sizes[0] < other_high * sizes[1] and other_low * sizes[1] < high * sizes[0]
 
 
-def _copied(array: GpuArray) -> GpuArray:
+def copied(array: GpuArray) -> GpuArray:
     """Return a dense copy."""
     context: Any = array.context
     copy = context.empty(array.shape, array.dtype)

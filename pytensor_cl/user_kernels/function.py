@@ -56,14 +56,16 @@ COMPLEX_FUNCTIONS = frozenset(_OF_COMPLEX.split(" "))
 """Functions of complex numbers, ``kernels/user_kernels/complex.mako``."""
 
 _MOST_KNOWN = 4096
-_known: dict[str, "UserFunction"] = {}  # by their symbols; for error messages
+_known: dict[str, "UserFunction"] = {}  # by the titles of their texts; for error messages
 
 
 @dataclass(frozen=True)
 class Definition:
     """What a user wrote: two of the same texts are the same kernel.
 
-    `vector`: whether the operation is valid for vector types; None finds out.
+    `vector`: whether the operation is valid for vector types; None finds out; `frame`: text before and after the
+    operation, for expressions; `more`: further parameters of the function, in C; `place`: what messages call the
+    operation.
     """
 
     name: str
@@ -73,6 +75,9 @@ class Definition:
     preamble: str = ""
     options: tuple[str, ...] = ()
     vector: bool | None = None
+    frame: tuple[str, str] = ("", "")
+    more: tuple[str, ...] = ()
+    place: str = "in its operation"
 
     def check(self) -> None:
         """Raise a `ValueError` or a `TypeError` if a text is malformed."""
@@ -101,7 +106,9 @@ class Definition:
     @cached_property
     def is_indexed(self) -> bool:
         """Whether the operation needs more than one element of each array: their number, or raw arrays."""
-        return bool(self.words & {"i", "n"}) or any(p.is_raw for p in (*self.inputs, *self.outputs))
+        declared = (text.split()[-1].lstrip("*") for text in self.more)
+        numbers = {"i", "n"}.difference((p.name for p in self.inputs), declared)
+        return bool(self.words & numbers) or any(p.is_raw for p in (*self.inputs, *self.outputs))
 
     @cached_property
     def is_isolated(self) -> bool:
@@ -131,8 +138,8 @@ class UserFunction:
                     f"kernel {self.definition.name!r}: the raw output {p.name} cannot be float16: halves are stored "
                     "as bits; compute in float32 and convert"
                 )
-        _known[self.symbol] = self
-        if len(_known) > _MOST_KNOWN:
+        _known.update((part.title, self) for part in self.parts)
+        while len(_known) > _MOST_KNOWN:
             del _known[next(iter(_known))]
 
     def _dtype(self, parameter: Parameter) -> str:
@@ -152,7 +159,8 @@ class UserFunction:
     def dtypes(self) -> frozenset[str]:
         """All dtypes in which something is computed."""
         own = frozenset(map(computed, (*self.input_dtypes, *self.output_dtypes)))
-        return own | {"float64"} if "double" in self.definition.words else own
+        used = self.definition.words.union(*map(words, self.definition.more))
+        return own | {"float64"} if "double" in used else own
 
     @property
     def itemsize(self) -> int:
@@ -179,9 +187,11 @@ class UserFunction:
     @cached_property
     def parts(self) -> tuple[SourcePart, ...]:
         """The texts that the user wrote, as error messages name them."""
-        parts = [SourcePart(f"operation {self.symbol}", self.definition.operation, "in its operation")]
-        if self.definition.preamble.strip():
-            parts.insert(0, SourcePart(f"preamble {self.symbol}", self.definition.preamble, "in its preamble"))
+        parts = [SourcePart(f"operation {self.symbol}", self.definition.operation, self.definition.place)]
+        preamble = self.definition.preamble
+        if preamble.strip():
+            digest = hashlib.blake2s(repr((preamble, self.types)).encode(), digest_size=5).hexdigest()
+            parts.insert(0, SourcePart(f"preamble {self.definition.name} {digest}", preamble, "in its preamble"))
         return tuple(parts)
 
     @cached_property
@@ -193,7 +203,8 @@ class UserFunction:
             new |= {name: f"user_{name}" for name in COMPLEX_FUNCTIONS - defined}
         return new | ({} if self.definition.is_isolated else renamed(self.definition.preamble, defined))
 
-    def _translate(self, text: str, others: dict[str, str] | None = None) -> str:
+    def translate(self, text: str, others: dict[str, str] | None = None) -> str:
+        """Return a text of the user's in OpenCL C: with the dtypes of placeholders, and names of the program."""
         text = replace_words(text, self._new_words | (others or {}))
         is_single = not any(part(dtype) == "float64" for dtype in self.dtypes)
         return single_precision(text) if is_single and "double" not in words(text) else text
@@ -206,10 +217,10 @@ class UserFunction:
             render("user_kernels/complex", dtype=part(dtype)) for dtype in sorted(self.dtypes) if is_complex(dtype)
         ]
         if self.definition.preamble.strip():
-            preamble = SourcePart(self.parts[0].title, self._translate(self.definition.preamble))
+            preamble = SourcePart(self.parts[0].title, self.translate(self.definition.preamble))
             texts.append(f"{preamble.marked}\n{line_directive(_GENERATED)}")
-        families = {VECTOR_FAMILIES.get((word, self._element)) for word in self.definition.words}
         if self.is_vector:
+            families = {VECTOR_FAMILIES.get((word, self._element)) for word in self.definition.words}
             texts += [render(f"math/{family}", dtype=self._element) for family in sorted(filter(None, families))]
         found = headers(f"{self.definition.preamble}\n{self.definition.operation}", self.definition.options)
         if found:  # another text where a header has changed
@@ -226,7 +237,7 @@ class UserFunction:
     def _scalar_text(self) -> str:
         """Return the C function of one element."""
         definition = self.definition
-        takes, declares, stores = [], [], []
+        takes, declares, stores = [self.translate(text) for text in definition.more], [], []
         for k, (p, dtype) in enumerate(zip(definition.inputs, self.input_dtypes, strict=True)):
             if p.is_raw:
                 takes += self._raw_parameters(p, dtype, "const ")
@@ -246,14 +257,14 @@ class UserFunction:
         head = "static inline" if self.is_long else "inline static"
         end = "_end: ;" if "return" in definition.words else ""
         others = {"return": "goto _end"} if end else {}
-        operation = SourcePart(self.parts[-1].title, self._translate(self._with_halves(), others)).marked
+        operation = SourcePart(self.parts[-1].title, self.translate(self._with_halves(), others)).marked
         return "\n".join(
             (
                 f"{head} void {self.symbol}({', '.join(takes)})",
-                f"{{\n{' '.join(declares)}\n{{",
+                f"{{\n{' '.join(declares)}\n{{{definition.frame[0]}",
                 operation,
                 line_directive(_GENERATED),
-                f";}}\n{end} {' '.join(stores)}\n}}\n",
+                f"{definition.frame[1]};}}\n{end} {' '.join(stores)}\n}}\n",
             )
         )
 
@@ -291,9 +302,11 @@ class UserFunction:
     def is_vector(self) -> bool:
         """Whether the operation is computed for whole vectors: it is valid for them, as it is for numbers."""
         definition = self.definition
-        if definition.is_indexed or definition.vector is False or self.dtypes not in ({"float32"}, {"float64"}):
+        if definition.is_indexed or definition.more or self.dtypes not in ({"float32"}, {"float64"}):
             return False
-        return bool(definition.vector) or _is_plain(definition, frozenset(dict(self.types)), self._element)
+        if definition.vector is not None:
+            return definition.vector
+        return _is_plain(definition, frozenset(dict(self.types)), self._element)
 
     @property
     def vector_lanes(self) -> tuple[int, ...]:
@@ -305,7 +318,7 @@ class UserFunction:
         definition, kind = self.definition, vector_type(self._element, lanes)
         new = {letter: kind for letter, _ in self.types} | {ctype(self._element): kind}
         new |= {word: f"{word}_{kind}" for word in definition.words if (word, self._element) in VECTOR_FAMILIES}
-        text = self._translate(definition.operation, new)
+        text = self.translate(definition.operation, new)
         text = "".join(
             f"(({kind})({t.text}))" if t.kind == "number" and is_float_literal(t.text) else t.text for t in tokens(text)
         )
@@ -317,10 +330,10 @@ class UserFunction:
         return "\n".join(
             (
                 f"inline static void {self.symbol}_{lanes}({', '.join(takes)})",
-                f"{{\n{' '.join(declares)}\n{{",
+                f"{{\n{' '.join(declares)}\n{{{definition.frame[0]}",
                 SourcePart(self.parts[-1].title, text).marked,
                 line_directive(_GENERATED),
-                f";}}\n{' '.join(stores)}\n}}\n",
+                f"{definition.frame[1]};}}\n{' '.join(stores)}\n}}\n",
             )
         )
 
@@ -393,9 +406,16 @@ class UserFunction:
             kind = vector_type(computed(dtype), count)
             yield f"const {kind} {base}_o{k} = *({kind} *){base}_a{k};"
 
-    def _indexed_call(self, emitter: Emitter) -> str:
-        """Return the statements of a kernel of `kernels/user_kernels/indexed.mako`."""
-        arguments, outputs = [], []
+    def call(self, more: Sequence[str]) -> str:
+        """Return statements that call the function of one element, and assign ``o0..``; as `statements`.
+
+        `more`: arguments for the further parameters of the definition.
+        """
+        return self._indexed_call(Emitter(1), more)
+
+    def _indexed_call(self, emitter: Emitter, more: Sequence[str] = ()) -> str:
+        """Return the statements of a kernel that has names for the number of the element and of elements."""
+        arguments, outputs = list(more), []
         for k, (p, dtype) in enumerate(zip(self.definition.inputs, self.input_dtypes, strict=True)):
             if p.is_raw:
                 arguments += self._raw_arguments(p, f"i{k}")
@@ -410,7 +430,8 @@ class UserFunction:
             lines.append(f"{ctype(computed(dtype))} u_o{k};")
             arguments.append(f"&u_o{k}")
             outputs.append((k, dtype))
-        emitter.raw("\n".join((*lines, f"{self.symbol}({', '.join((*arguments, 'element', 'elements'))});")))
+        arguments += ["element", "elements"] if self.definition.is_indexed else []
+        emitter.raw("\n".join((*lines, f"{self.symbol}({', '.join(arguments)});")))
         for k, dtype in outputs:
             result = emitter.cast(emitter.input(f"u_o{k}", computed(dtype)), dtype)
             emitter.raw(f"o{k} = {_whole(result)};")
@@ -474,8 +495,8 @@ def _has_plain_numbers(parts: Sequence[Token], calls_several: bool) -> bool:
 
 def _explain(error: CompilationError) -> CompilationError | None:
     """Return the error with the lines that the user wrote, if the text of a user's function is wrong."""
-    for symbol, function in list(_known.items()):
-        if f'"operation {symbol}"' in error.source and symbol in error.log:
+    for title, function in list(_known.items()):
+        if title in error.log and f'"{title}"' in error.source:
             return build_error(original_names(error.log), error.source, str(function), function.parts)
     return None
 

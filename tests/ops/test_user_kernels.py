@@ -10,14 +10,15 @@ from pytensor.gradient import verify_grad
 from pytensor.graph.replace import vectorize_graph
 
 import pytensor_cl
-from pytensor_cl import ElementwiseKernel, as_op
+from pytensor_cl import ElementwiseKernel, ReductionKernel, as_op
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.linker.reports.profile import profile
 from pytensor_cl.ops.elemwise import GpuElemwise
 from pytensor_cl.ops.rowwise import GpuRowwise
 from pytensor_cl.ops.user_kernels.batched import GpuBatchedKernel
 from pytensor_cl.ops.user_kernels.elementwise import GpuElementwise
-from tests.helpers import assert_all_on_device, device_ops, host_ops, on_one_driver, opencl, run_script
+from pytensor_cl.ops.user_kernels.reduction import GpuUserReduction
+from tests.helpers import assert_all_on_device, device_ops, host_ops, on_one_driver, opencl
 
 TWICE = ElementwiseKernel("T x", "T z", "z = 2 * x", "twice")
 PRODUCT = ElementwiseKernel("T x, T y", "T z", "z = x * y", "product")
@@ -85,7 +86,9 @@ def test_gradients(context, rng):
     shapes = [rng.normal(size=(2, 3)), rng.normal(size=(1, 3))]
     verify_grad(product_op, shapes, mode="OPENCL", rng=rng)
     by_input = as_op(PRODUCT, grad={"x": lambda x, y, z, gz: gz * y, "y": PRODUCT_GRAD})
-    verify_grad(by_input, shapes, mode="OPENCL", rng=rng)
+    x, y = pt.dmatrices("xy")
+    gradients = opencl([x, y], pt.grad(by_input(x, y).sum(), [x, y]))(*shapes[:1], shapes[0])
+    np.testing.assert_array_equal(gradients, [shapes[0]] * 2)
     square = ElementwiseKernel("T x", "T z", "z = x * x", "square")
     square_op = as_op(square, grad=lambda x, z, gz: 2 * x * gz)
     verify_grad(lambda x: pt.grad(square_op(x).sum() ** 2, x), [rng.normal(size=4)], mode="OPENCL", rng=rng)
@@ -275,15 +278,73 @@ def test_errors_of_the_build_in_graphs(context):
     assert ">   2 | z = d * dd;" in message
 
 
-@on_one_driver
-def test_ten_lines_in_a_new_process(context):
-    script = """
-        import numpy as np, pytensor, pytensor.tensor as pt, pytensor_cl
-        softsign = pytensor_cl.ElementwiseKernel("T x", "T z", "z = x / (1 + fabs(x))", "softsign")
-        slope = pytensor_cl.ElementwiseKernel("T x, T gz", "T gx", "T d = 1 + fabs(x); gx = gz / (d * d)", "slope")
-        softsign_op = pytensor_cl.as_op(softsign, grad=slope)
-        x = pt.fvector("x")
-        f = pytensor.function([x], pt.grad(softsign_op(x).sum(), x), mode="OPENCL")
-        np.testing.assert_allclose(f([-1, 0, 3]), [1 / 4, 1, 1 / 16])
-    """
-    run_script(script)
+# Reductions
+
+NORM = ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "norm")
+HYPOT = ReductionKernel("T x", "T y", "x", "hypot(a, b)", "y = a", "0", "hypotenuse")
+MEAN = ReductionKernel("T x", "T y", "x", "a + b", "y = a / n", "0", "own_mean")
+norm_op, hypot_op = (as_op(kernel, grad=lambda x, y, gy: [gy * x / y]) for kernel in (NORM, HYPOT))
+
+
+@pytest.mark.parametrize("op", [norm_op, hypot_op], ids=["fused", "unfused"])
+def test_reductions(context, rng, op):
+    x = pt.fmatrix("x")
+    a = rng.normal(size=(4, 30)).astype("float32")
+    for axis in (None, 0, (1,)):
+        f = opencl([x], [op(x, axis=axis), op(x, axis=axis, keepdims=True), pt.grad(op(x, axis=axis).sum(), x)])
+        assert_all_on_device(f, GpuRowwise if op is norm_op else GpuUserReduction)
+        kept = np.sqrt((a**2).sum(axis=axis, keepdims=True))
+        for _ in range(4):
+            plain, same, gradient = f(a)
+            np.testing.assert_allclose(plain, np.sqrt((a**2).sum(axis=axis)), rtol=1e-5)
+            np.testing.assert_allclose(same, kept, rtol=1e-5)
+            np.testing.assert_allclose(gradient, a / kept, rtol=1e-5)
+
+
+def test_neighbours_of_reductions(context, rng):
+    """What is before a reduction is computed in its kernel, and `n` is no array."""
+    x = pt.fmatrix("x")
+    a = rng.normal(size=(4, 30)).astype("float32")
+    f = opencl([x], as_op(MEAN)(pt.exp(x), axis=1))
+    assert kinds(f) == [GpuRowwise, GpuElemwise]
+    np.testing.assert_allclose(f(a), np.exp(a).mean(axis=1), rtol=1e-5)
+
+
+def test_gradients_of_reductions(context, rng):
+    if not context.info.has_fp64:
+        pytest.skip("verify_grad computes in float64")
+    for op in (norm_op, hypot_op):
+        verify_grad(lambda x, op=op: op(x, axis=0), [rng.normal(size=(3, 4))], mode="OPENCL", rng=rng)
+    by_kernel = ElementwiseKernel("T x, T y, T gy", "T gx", "gx = gy * x / y", "norm_grad")
+    verify_grad(as_op(NORM, grad=by_kernel), [rng.normal(size=5)], mode="OPENCL", rng=rng)
+
+
+def test_batches_and_modes_of_reductions(context, rng):
+    x, batch = pt.fvector("x"), pt.fmatrix("batch")
+    a = rng.normal(size=(4, 5)).astype("float32")
+    expected = np.sqrt((a**2).sum(axis=1))
+    for mode in ("OPENCL", "FAST_COMPILE", "CVM", "JAX"):
+        for op in (norm_op, hypot_op):
+            f = pytensor.function([batch], vectorize_graph(op(x), {x: batch}), mode=mode)
+            np.testing.assert_allclose(f(a), expected, rtol=1e-5)
+    raw = ReductionKernel("raw T x, int64 k", "T y", "x[k]", "a + b", "y = a", "0", "gathered")
+    k = pt.lvector("k")
+    f = opencl([x, k], as_op(raw)(x, k))
+    assert kinds(f) == [GpuUserReduction]
+    np.testing.assert_allclose(f(a[0], [1, 1, 3]), 2 * a[0, 1] + a[0, 3], rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="op gathered: a reduction with raw inputs"):
+        vectorize_graph(as_op(raw)(x, k), {x: batch})
+
+
+def test_equal_reductions(context):
+    x = pt.fmatrix("x")
+    op = as_op(NORM)
+    assert op.over((1,)) == as_op(NORM).over((1,)) != op and pickle.loads(pickle.dumps(op)) == op
+    assert str(op(x, axis=1).owner.op) == "norm{axes=(1,)}"
+    with pytest.raises(np.exceptions.AxisError):
+        op(x, axis=2)
+    with pytest.raises(NotImplementedError, match="op norm has no gradient"):
+        pt.grad(op(x), x)
+    with pytest.raises(ValueError, match="there is no identity"):
+        highest = ReductionKernel("T x", "T y", "x", "b > a ? b : a", "y = a", None)
+        opencl([x], as_op(highest)(x))(np.ones((0, 2), "float32"))

@@ -10,8 +10,15 @@ from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
 from pytensor_cl.ops.user_kernels.gradients import check_gradient
 from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.ops.user_kernels.raw import raw_op
+from pytensor_cl.ops.user_kernels.reduction import ReductionOp
 from pytensor_cl.user_kernels.elementwise import ElementwiseKernel
 from pytensor_cl.user_kernels.raw import RawKernel
+from pytensor_cl.user_kernels.reduction import ReductionKernel
+
+_OPS: tuple[tuple[type, Callable[..., KernelOp]], ...] = (
+    (ElementwiseKernel, ElementwiseOp),
+    (ReductionKernel, ReductionOp),
+)
 
 
 def as_op(
@@ -42,7 +49,8 @@ def as_op(
         Gradient, for `pytensor.grad`: a function of inputs, outputs and cotangents, ``lambda x, y, z, gz: [...]``, that
         returns one expression for each input, or None where none flows; or a kernel whose parameters have the names of
         those, ``x y z gz``, and whose outputs are ``gx gy``; or a dict of either by the names of inputs. Sums over
-        broadcast dimensions are added. Without it there is no gradient.
+        broadcast dimensions are added. The output of a reduction and its cotangent have the reduced axes, of length 1.
+        Without it there is no gradient.
     infer_shape
         For raw kernels with a length that no input has: a function ``infer_shape(node, input_shapes)`` as that of
         PyTensor's Ops.
@@ -88,14 +96,16 @@ def as_op(
     if isinstance(kernel, RawKernel):
         chosen = kernel.name if name is None else name
         return raw_op(kernel, chosen, grad, perform, signature, outputs, launch, infer_shape)
-    if not isinstance(kernel, ElementwiseKernel):
-        raise TypeError(f"as_op makes Ops of kernels such as ElementwiseKernel, not of {type(kernel).__name__}")
+    make = next((made for kind, made in _OPS if isinstance(kernel, kind)), None)
+    if make is None:
+        kinds = ", ".join(kind.__name__ for kind, _ in _OPS)
+        raise TypeError(f"as_op makes Ops of kernels, {kinds} or RawKernel, not of {type(kernel).__name__}")
     chosen = kernel.name if name is None else name
     _check_functions(chosen, infer_shape=infer_shape, launch=launch, signature=signature)
     if perform is not None and not callable(perform):
         raise TypeError(f"op {chosen}: perform= is a function of NumPy arrays, not {perform!r}")
     _check_shapes(chosen, kernel)
-    op = ElementwiseOp(kernel, chosen, grad, perform, _output_dtypes(chosen, kernel, outputs))
+    op = make(kernel, chosen, grad, perform, _output_dtypes(chosen, kernel, outputs))
     if grad is not None:
         check_gradient(chosen, grad, op.names, lambda other: isinstance(other, ElementwiseKernel))
     return op
@@ -107,7 +117,7 @@ def _check_functions(op: str, **others: Any) -> None:
             raise TypeError(f"op {op}: {name}= is for raw kernels: the shapes of this one follow from its parameters")
 
 
-def _check_shapes(op: str, kernel: ElementwiseKernel) -> None:
+def _check_shapes(op: str, kernel: Any) -> None:
     definition = kernel.definition
     raw = next((p.name for p in definition.outputs if p.is_raw), None)
     if raw is not None:
@@ -118,7 +128,7 @@ def _check_shapes(op: str, kernel: ElementwiseKernel) -> None:
         )
 
 
-def _output_dtypes(op: str, kernel: ElementwiseKernel, outputs: Any) -> tuple[tuple[str, str], ...]:
+def _output_dtypes(op: str, kernel: Any, outputs: Any) -> tuple[tuple[str, str], ...]:
     """Return the dtypes of outputs that the user gave, by name."""
     definition = kernel.definition
     given = {p.type for p in definition.inputs if p.is_placeholder}

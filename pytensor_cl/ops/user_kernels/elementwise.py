@@ -1,59 +1,35 @@
 """Ops of elementwise kernels that users write."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.tensor import as_tensor_variable, constant
+from pytensor.tensor import as_tensor_variable
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.extra_ops import broadcast_shape
 from pytensor.tensor.type import TensorType
-from pytensor.tensor.utils import broadcast_static_dim_lengths
 
 from pytensor_cl.codegen.dtypes import needs_fp64
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.registry import NoKernel, register_lift
-from pytensor_cl.ops.user_kernels.gradients import Names, fitted
-from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
+from pytensor_cl.ops.user_kernels.gradients import fitted
+from pytensor_cl.ops.user_kernels.op import KernelOp
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.scalar.user_kernel import UserScalar
 from pytensor_cl.user_kernels.elementwise import ElementwiseKernel, user_function
 from pytensor_cl.user_kernels.function import UserFunction
-from pytensor_cl.user_kernels.parameters import Parameter, convert_number, is_number
+from pytensor_cl.user_kernels.parameters import Parameter
 from pytensor_cl.user_kernels.routine import Indexed, UserElemwise
 
 
 class ElementwiseOp(KernelOp):
-    """An Op whose results an `ElementwiseKernel` computes.
-
-    `outputs`: dtypes of placeholders that no input has.
-    """
+    """An Op whose results an `ElementwiseKernel` computes."""
 
     kernel: ElementwiseKernel
-
-    def __init__(
-        self,
-        kernel: ElementwiseKernel,
-        name: str,
-        gradient: Gradient = None,
-        perform_on_host: Callable[..., Any] | None = None,
-        outputs: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        super().__init__(kernel, name, gradient, perform_on_host)
-        self.outputs = outputs
-
-    def _key(self) -> tuple[Any, ...]:
-        return (*super()._key(), self.outputs)
-
-    @property
-    def names(self) -> Names:
-        """Names of the parameters."""
-        definition = self.kernel.definition
-        return Names(tuple(p.name for p in definition.inputs), tuple(p.name for p in definition.outputs))
 
     def make_node(self, *inputs: Any) -> Apply:
         """Make a node; inputs that are not raw get as many dimensions as the outputs.
@@ -61,75 +37,22 @@ class ElementwiseOp(KernelOp):
         Raises `TypeError`: there are more or fewer inputs than parameters, or dtypes do not fit. Raises `ValueError`:
         shapes do not fit.
         """
-        definition = self.kernel.definition
-        if len(inputs) != len(definition.inputs):
-            raise TypeError(f"op {self.name} takes {len(definition.inputs)} inputs, not {len(inputs)}")
-        variables = self._typed(inputs)
-        function = self.function_of(variables)
-        ndim = max((v.type.ndim for v, p in self._pairs(variables) if not p.is_raw), default=0)
-        padded = [v if p.is_raw else _left_padded(v, ndim) for v, p in self._pairs(variables)]
-        shapes = [v.type.shape for v, p in self._pairs(padded) if not p.is_raw]
-        try:
-            shape = tuple(map(broadcast_static_dim_lengths, zip(*shapes, strict=True)))
-        except ValueError:
-            raise ValueError(f"op {self.name}: the shapes do not fit together: {shapes}") from None
-        return Apply(self, padded, [TensorType(dtype, shape)() for dtype in function.output_dtypes])
-
-    def _pairs(self, variables: Sequence[Any]) -> list[tuple[Any, Parameter]]:
-        return list(zip(variables, self.kernel.definition.inputs, strict=True))
-
-    def _typed(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs as variables; numbers take the dtypes of their parameters."""
-        variables = [None if is_number(x) else as_tensor_variable(x) for x in inputs]
-        types = dict(self._types([v for v in variables if v is not None], variables))
-        return [
-            v if v is not None else constant(self._number(p, x, types))
-            for v, (x, p) in zip(variables, self._pairs(inputs), strict=True)
-        ]
-
-    def _number(self, parameter: Parameter, value: Any, types: Mapping[str, str]) -> Any:
-        dtype = types.get(parameter.type) if parameter.is_placeholder else parameter.type
-        return np.asarray(value) if dtype is None else np.asarray(convert_number(parameter, value, dtype, self.name))
-
-    def _types(self, given: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[str, str], ...]:
-        """Return the dtypes of the placeholders.
-
-        Raises `TypeError`: two inputs give one of them different dtypes, or an input another one than its parameter.
-        """
-        found: dict[str, str] = {}
-        giver: dict[str, str] = {}
-        for v, p in self._pairs(variables):
-            if v is None:
-                continue
-            dtype = v.type.dtype
-            expected = found.setdefault(p.type, dtype) if p.is_placeholder else p.type
-            giver.setdefault(p.type, p.name)
-            if dtype != expected and p.is_placeholder:
-                raise TypeError(
-                    f"op {self.name}: {giver[p.type]} is {expected} and {p.name} is {dtype}, but both are declared "
-                    f"{p.type}: cast one, or declare them with two letters"
-                )
-            if dtype != expected:
-                raise TypeError(f"op {self.name}: {p.name} is declared {expected}, the input is {dtype}: cast it")
-        chosen = dict(self.outputs)
-        for p in self.kernel.definition.outputs:
-            if p.is_placeholder and p.name in chosen:
-                found.setdefault(p.type, chosen[p.name])
-        return tuple(sorted(found.items()))
+        padded, shape = self.broadcast(inputs)
+        return Apply(self, padded, [TensorType(dtype, shape)() for dtype in self.function_of(padded).output_dtypes])
 
     def function_of(self, inputs: Sequence[Any]) -> UserFunction:
         """Return the function of the kernel for variables."""
-        return user_function(self.kernel.definition, self._types(inputs, inputs))
+        return user_function(self.kernel.definition, self.types(inputs, inputs))
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[tuple[Variable, ...]]:
         """Return the shape to which the inputs broadcast, once for each output."""
-        broadcast = [s for s, p in self._pairs(shapes) if not p.is_raw]
+        broadcast = [s for s, p in self.pairs(shapes) if not p.is_raw]
         shape = tuple(map(as_tensor_variable, broadcast_shape(*broadcast, arrays_are_shapes=True)))
         return [shape] * len(node.outputs)
 
     def output_shapes(self, node: Apply, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of the outputs."""
-        shape = np.broadcast_shapes(*(s for s, p in self._pairs(shapes) if not p.is_raw))
+        shape = np.broadcast_shapes(*(s for s, p in self.pairs(shapes) if not p.is_raw))
         return [shape] * len(node.outputs)
 
     def compute(self, node: Apply, context: Context, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -148,11 +71,6 @@ class ElementwiseOp(KernelOp):
         """Return the gradient of an input, summed where the input was broadcast; raw inputs are not."""
         is_raw = self.kernel.definition.inputs[number].is_raw
         return fitted(gradient, variable, variable if is_raw else outputs[0])
-
-
-def _left_padded(variable: Any, ndim: int) -> Any:
-    missing = ndim - variable.type.ndim
-    return variable.dimshuffle(["x"] * missing + list(range(variable.type.ndim))) if missing else variable
 
 
 def fusable(node: Apply) -> Elemwise | None:

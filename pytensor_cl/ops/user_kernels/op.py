@@ -9,13 +9,16 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.tensor import as_tensor_variable, constant
 from pytensor.tensor.type import discrete_dtypes
+from pytensor.tensor.utils import broadcast_static_dim_lengths
 
 from pytensor_cl._compat.jax_backend import call_from_jax
 from pytensor_cl._compat.numba_backend import run_in_object_mode
 from pytensor_cl.ops.user_kernels.gradients import Names, cotangents_of, fitted, gradients
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
+from pytensor_cl.user_kernels.parameters import Parameter, convert_number, is_number
 
 Gradient = Any
 """A function of inputs, outputs and cotangents, a kernel, or a dict of either by input."""
@@ -34,6 +37,8 @@ class KernelOp(Op):
         Gradient that the user gave; None: there is none.
     perform_on_host
         Function of the user's that computes the same with NumPy; None: modes other than OPENCL use the device too.
+    outputs
+        Names of outputs whose placeholders no input has, with their dtypes.
     """
 
     __props__: tuple[str, ...] = ("kernel", "name", "gradient", "perform_on_host")
@@ -44,17 +49,19 @@ class KernelOp(Op):
         name: str,
         gradient: Gradient = None,
         perform_on_host: Callable[..., Any] | None = None,
+        outputs: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.kernel = kernel
         self.name = name
         self.gradient = gradient
         self.perform_on_host = perform_on_host
+        self.outputs = outputs
 
     def _key(self) -> tuple[Any, ...]:
         """Return all that decides what the Op is."""
         gradient = self.gradient
         known = tuple(sorted(gradient.items())) if isinstance(gradient, Mapping) else gradient
-        return type(self), self.kernel, self.name, known, self.perform_on_host
+        return type(self), self.kernel, self.name, known, self.perform_on_host, self.outputs
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KernelOp) and self._key() == other._key()
@@ -67,8 +74,72 @@ class KernelOp(Op):
 
     @property
     def names(self) -> Names:
-        """Names of inputs and outputs, for gradients."""
-        raise NotImplementedError
+        """Names of the parameters."""
+        definition = self.kernel.definition
+        return Names(tuple(p.name for p in definition.inputs), tuple(p.name for p in definition.outputs))
+
+    # Types
+
+    def broadcast(self, inputs: Sequence[Any]) -> tuple[list[Any], tuple[int | None, ...]]:
+        """Return the inputs as variables, those that are not raw of as many dimensions, and their common static shape.
+
+        Raises `TypeError`: there are more or fewer inputs than parameters, or dtypes do not fit. Raises `ValueError`:
+        shapes do not fit.
+        """
+        count = len(self.kernel.definition.inputs)
+        if len(inputs) != count:
+            raise TypeError(f"op {self.name} takes {count} inputs, not {len(inputs)}")
+        variables = self._typed(inputs)
+        ndim = max((v.type.ndim for v, p in self.pairs(variables) if not p.is_raw), default=0)
+        padded = [v if p.is_raw else _left_padded(v, ndim) for v, p in self.pairs(variables)]
+        shapes = [v.type.shape for v, p in self.pairs(padded) if not p.is_raw]
+        try:
+            return padded, tuple(map(broadcast_static_dim_lengths, zip(*shapes, strict=True)))
+        except ValueError:
+            raise ValueError(f"op {self.name}: the shapes do not fit together: {shapes}") from None
+
+    def pairs(self, variables: Sequence[Any]) -> list[tuple[Any, Parameter]]:
+        """Return inputs, or what is known of them, with their parameters."""
+        return list(zip(variables, self.kernel.definition.inputs, strict=True))
+
+    def _typed(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the inputs as variables; numbers take the dtypes of their parameters."""
+        variables = [None if is_number(x) else as_tensor_variable(x) for x in inputs]
+        types = dict(self.types([v for v in variables if v is not None], variables))
+        return [
+            v if v is not None else constant(self._number(p, x, types))
+            for v, (x, p) in zip(variables, self.pairs(inputs), strict=True)
+        ]
+
+    def _number(self, parameter: Parameter, value: Any, types: Mapping[str, str]) -> Any:
+        dtype = types.get(parameter.type) if parameter.is_placeholder else parameter.type
+        return np.asarray(value) if dtype is None else np.asarray(convert_number(parameter, value, dtype, self.name))
+
+    def types(self, given: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[str, str], ...]:
+        """Return the dtypes of the placeholders.
+
+        Raises `TypeError`: two inputs give one of them different dtypes, or an input another one than its parameter.
+        """
+        found: dict[str, str] = {}
+        giver: dict[str, str] = {}
+        for v, p in self.pairs(variables):
+            if v is None:
+                continue
+            dtype = v.type.dtype
+            expected = found.setdefault(p.type, dtype) if p.is_placeholder else p.type
+            giver.setdefault(p.type, p.name)
+            if dtype != expected and p.is_placeholder:
+                raise TypeError(
+                    f"op {self.name}: {giver[p.type]} is {expected} and {p.name} is {dtype}, but both are declared "
+                    f"{p.type}: cast one, or declare them with two letters"
+                )
+            if dtype != expected:
+                raise TypeError(f"op {self.name}: {p.name} is declared {expected}, the input is {dtype}: cast it")
+        chosen = dict(self.outputs)
+        for p in self.kernel.definition.outputs:
+            if p.is_placeholder and p.name in chosen:
+                found.setdefault(p.type, chosen[p.name])
+        return tuple(sorted(found.items()))
 
     def compute(self, node: Apply, context: Context, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the results of the kernel for arrays of the host, computed on a device."""
@@ -132,6 +203,11 @@ class KernelOp(Op):
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
         """Return False: a graph is compiled without a device."""
         return False
+
+
+def _left_padded(variable: Any, ndim: int) -> Any:
+    missing = ndim - variable.type.ndim
+    return variable.dimshuffle(["x"] * missing + list(range(variable.type.ndim))) if missing else variable
 
 
 def has_kernel_op(nodes: Iterable[Apply]) -> bool:

@@ -15,11 +15,13 @@ from pytensor.tensor.type import TensorType
 from pytensor_cl.codegen.dtypes import SUPPORTED, is_supported
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.registry import register_lift
+from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
 from pytensor_cl.ops.user_kernels.gradients import Names, check_gradient, fitted
 from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.user_kernels.arguments import dtypes_of
+from pytensor_cl.user_kernels.elementwise import ElementwiseKernel
 from pytensor_cl.user_kernels.launches import RawLaunches, RawOperation, Signature, check_const
 from pytensor_cl.user_kernels.raw import RawKernel
 from pytensor_cl.user_kernels.signature import Parameter
@@ -232,8 +234,6 @@ class RawOp(KernelOp):
 
     def gradient_op(self, kernel: Any) -> Op:
         """Return the Op of an elementwise kernel that computes gradients."""
-        from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
-
         return ElementwiseOp(kernel, kernel.name)
 
     def fit(self, gradient: Any, number: int, variable: Variable, outputs: Sequence[Variable]) -> Variable:
@@ -315,7 +315,7 @@ def raw_op(
     chosen = None if outputs is None else tuple(map(str, outputs))
     op = RawOp(kernel, name, gradient, perform, signature, chosen, launch, infer_shape)
     if gradient is not None:
-        check_gradient(name, gradient, op.names, lambda other: hasattr(other, "definition"))
+        check_gradient(name, gradient, op.names, lambda other: isinstance(other, ElementwiseKernel))
     return op
 
 
