@@ -4,6 +4,9 @@
 
 sphinx-build -W --keep-going -q -b html docs "$work/docs/html"
 
+# The notebooks of the tutorials run and print what they have stored.
+python tools/notebooks.py --check
+
 # The page that says what runs where is written by the code that it is about.
 OMP_NUM_THREADS=1 python tools/op_coverage.py --check
 

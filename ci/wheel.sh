@@ -3,6 +3,8 @@
 # then the same for an editable install. A second build in another environment gives the same bytes.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+unset OCL_ICD_VENDORS   # the driver is that of the wheel's dependencies, also where setup.sh did not run
+
 dist=$work/dist
 fresh=$work/wheel-venv
 outside=$(mktemp -d)

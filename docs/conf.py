@@ -13,14 +13,16 @@ copyright = f"2026, {author}"
 version = release = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "results", "**/.ipynb_checkpoints"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "pytensor-cl"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+nb_merge_streams = True
 nb_execution_mode = "off"  # the outputs in the notebooks are checked by tools/notebooks.py
 
 copybutton_selector = (
@@ -42,11 +44,14 @@ class _Pages(logging.Filter):
         return "toctree glob pattern" not in str(record.msg)
 
 
+_MEMBERS = {"attribute", "classmethod", "method", "property", "staticmethod"}
+
+
 def _show_class(app, domain, objtype, content):
     """Put the class before the name of its member: Sphinx leaves it out in the body of the class."""
     for signature in content.parent.findall(addnodes.desc_signature):
         owner = signature.get("class", "")
-        if domain == "py" and owner and signature.parent is content.parent and signature["fullname"] != owner:
+        if domain == "py" and objtype in _MEMBERS and owner and signature.parent is content.parent:
             name = next(signature.findall(addnodes.desc_name))
             prefix = signature["fullname"].removesuffix(name.astext())
             name.parent.insert(name.parent.index(name), addnodes.desc_addname("", "", nodes.Text(prefix)))

@@ -1,5 +1,6 @@
 """Registers mode ``"OPENCL"``, its linker and its rewrites, and applies the flags."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from pytensor_cl import flags, sharedvar
 from pytensor_cl._compat import c_backend, inner_graphs, numba_backend, printing, registration, serial_function
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, OpenCLError
+from pytensor_cl.linker.device_arguments import accepted_types, adapt
 from pytensor_cl.linker.linker import OpenCLLinker, report_error
 from pytensor_cl.linker.reports.page import OP_COLOURS
 from pytensor_cl.linker.run.call_lock import assign_lock, run_exclusively
@@ -65,6 +67,7 @@ from pytensor_cl.runtime.features import early_check
 from pytensor_cl.runtime.fork import is_forked
 from pytensor_cl.runtime.registry import (
     add_context,
+    adopt_queue,
     change_settings,
     check_settings,
     default_context_name,
@@ -75,7 +78,6 @@ from pytensor_cl.runtime.registry import (
     unusable_reason,
 )
 from pytensor_cl.sharedvar import explain_c_error, shared
-from pytensor_cl.type import check_pyopencl_argument
 from pytensor_cl.variable import refuse_device_variables
 
 __all__ = ["OPENCL", "apply_flags", "devices", "shared", "use"]
@@ -254,7 +256,13 @@ def apply_flags() -> None:
             early_check.start(specs[default], config.opencl__cache_dir or None)
 
 
-def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
+def _is_queue(value: Any) -> bool:
+    """Return whether a value is a queue of pyopencl, which need not be loaded."""
+    pyopencl = sys.modules.get("pyopencl")
+    return pyopencl is not None and isinstance(value, pyopencl.CommandQueue)
+
+
+def use(device: Any = "opencl", name: str | None = None, **options: Any) -> str:
     """Choose a device before the first function is compiled for one.
 
     It becomes the default context if none is defined yet. Unlike the flag ``device`` this does not change the default
@@ -263,7 +271,9 @@ def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
     Parameters
     ----------
     device
-        ``opencl<P>:<D>``, ``opencl:<name>`` or ``opencl`` for the default device.
+        ``opencl<P>:<D>``, ``opencl:<name>`` or ``opencl`` for the default device; or a ``pyopencl.CommandQueue`` of the
+        user's, which the context then uses, with its OpenCL context. It must be in order, and the OpenCL context must
+        have one device.
     name
         Name of its context; ``dev0`` if none is given.
     options
@@ -277,15 +287,20 @@ def use(device: str = "opencl", name: str | None = None, **options: Any) -> str:
     Raises
     ------
     ValueError
-        The name means another device already, or the host (``cpu``), or options are given for a device that is open.
+        The name means another device already, or the host (``cpu``), or options are given for a device that is open. Or
+        the queue is out of order, or its OpenCL context has several devices or is in use already.
     TypeError
         An option is no setting, or `device` or `name` is no string.
     DeviceNotFound
         `device` is not the name of an OpenCL device. Whether there is such a device shows when it is opened.
     """
-    check_spec(device)
-    check_settings(options)
     chosen = "dev0" if name is None else name
+    check_settings(options)
+    if _is_queue(device):
+        change_settings(**options)
+        adopt_queue(device, chosen)
+        return chosen
+    check_spec(device)
     if options and is_open(chosen):
         raise ValueError(
             f"context {chosen!r} is open: its settings cannot change any more. Give {', '.join(options)} before the "
@@ -308,7 +323,7 @@ def _register() -> None:
     optdb.register("nn_inline_markers", graph_rewriter(_inline_markers), "minimum_compile", position=-0.005)
     registration.register("OPENCL", OPENCL)
     numba_backend.prepare_inner_graphs_for_numba(OpenCLLinker, guard_inner_graph)
-    serial_function.serialise_calls(OpenCLVM, assign_lock, check_pyopencl_argument)
+    serial_function.serialise_calls(OpenCLVM, assign_lock, accepted_types, adapt)
     registration.check_before_jit(refuse_device_variables)
     c_backend.explain_call_errors(explain_c_error)
     sharedvar.install(run_exclusively)

@@ -17,8 +17,9 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.interchange import on_device
 from pytensor_cl.runtime.registry import get_context
-from pytensor_cl.type import GpuArrayType
+from pytensor_cl.type import GpuArrayType, is_value_of
 from pytensor_cl.variable import GpuArrayVariable
 
 
@@ -63,7 +64,7 @@ class DeviceCell(list[Any]):
         The device copies by the names of their contexts. While there are any, the list holds no array.
     """
 
-    __slots__ = ("_dtype", "_host", "_is_referenced", "_used", "devices")
+    __slots__ = ("_dtype", "_host", "_is_lent", "_is_referenced", "_used", "devices")
 
     def __init__(self, value: Any, dtype: str | None = None) -> None:
         super().__init__([value])
@@ -72,6 +73,7 @@ class DeviceCell(list[Any]):
         self.devices: dict[str, GpuArray] = {}
         self._used = False  # whether a function of mode OPENCL has it
         self._is_referenced = True  # whether other code may refer to the host array
+        self._is_lent = False  # whether other code may write the device array, so that no copy of it may be kept
 
     def __getitem__(self, index: Any) -> Any:
         value = list.__getitem__(self, index)
@@ -99,7 +101,7 @@ class DeviceCell(list[Any]):
         if self._is_referenced:
             held = list.__getitem__(self, 0)
             self._is_referenced = value is (self._host if held is ON_DEVICE else held)
-        self._host = None
+        self._host, self._is_lent = None, False
         if type(value) is not np.ndarray and isinstance(value, GpuArray):
             self.devices = {value.context.name: value}
             value = ON_DEVICE
@@ -121,7 +123,7 @@ class DeviceCell(list[Any]):
             array = next(iter(devices.values()))
         value = array.to_host()
         with _state:
-            if self.devices is devices:
+            if self.devices is devices and not self._is_lent:
                 self._host = value
         return value, devices
 
@@ -161,7 +163,7 @@ class DeviceCell(list[Any]):
         if array is not None:
             return array
         self._used = True
-        keep = not is_held_elsewhere(self)
+        keep = not (self._is_lent or is_held_elsewhere(self))
         value, devices = self._host_copy()
         array = get_context(context_name).from_host(np.asarray(value, self._dtype))
         if keep:
@@ -175,6 +177,12 @@ class DeviceCell(list[Any]):
     def use(self) -> None:
         """Note that a function of mode OPENCL uses the variable: it is pickled as a cell."""
         self._used = True
+
+    def store_device(self, array: GpuArray, is_lent: bool) -> None:
+        """Store a device array, which other code may write if `is_lent` is set."""
+        with _state:
+            self._store(array)
+            self._is_lent = is_lent
 
     def mark_referenced(self) -> None:
         """Note that other code may refer to the host array and change it."""
@@ -277,6 +285,13 @@ def _get_value(self: TensorSharedVariable, borrow: bool = False, return_internal
 
 def _set_value(self: TensorSharedVariable, new_value: Any, borrow: bool = False) -> None:
     cell = self.container.storage
+    array = None if type(new_value) is np.ndarray else on_device(new_value)
+    if array is not None:
+        if isinstance(cell, DeviceCell) and is_value_of(self.type, array):
+            stored = array if borrow else array.copy()
+            _run_exclusively[0](cell, lambda: cell.store_device(stored, borrow))
+            return
+        new_value = array.to_host()
     _run_exclusively[0](cell, lambda: SharedVariable.set_value(self, new_value, borrow))
     if borrow and isinstance(cell, DeviceCell):
         cell.mark_referenced()
@@ -328,10 +343,13 @@ class GpuArraySharedVariable(SharedVariable, GpuArrayVariable):
         Parameters
         ----------
         new_value
-            A `GpuArray`.
+            A `GpuArray`, or an array of pyopencl; what is on the host is uploaded.
         borrow
-            Keep the array itself, not a copy.
+            Keep the array itself, not a copy. Its values are undefined after an update of the variable.
         """
+        array = on_device(new_value)
+        if array is not None:
+            new_value, borrow = array if borrow else array.copy(), True
         _run_exclusively[0](self.container.storage, lambda: SharedVariable.set_value(self, new_value, borrow))
 
 
@@ -349,7 +367,9 @@ def _construct(
     return GpuArraySharedVariable(type=kind, value=held, strict=strict, allow_downcast=allow_downcast, name=name)
 
 
-def shared(value: Any, name: str | None = None, *, target: str | None = None, **options: Any) -> GpuArraySharedVariable:
+def shared(
+    value: Any, name: str | None = None, *, target: str | None = None, borrow: bool = False, **options: Any
+) -> GpuArraySharedVariable:
     """Return a shared variable whose value is always on a device.
 
     Unlike a variable of ``pytensor.shared`` it cannot be used by functions of mode NUMBA or JAX.
@@ -357,11 +377,14 @@ def shared(value: Any, name: str | None = None, *, target: str | None = None, **
     Parameters
     ----------
     value
-        A `GpuArray`, or an argument of ``numpy.asarray``.
+        A `GpuArray`, an array of pyopencl, or an argument of ``numpy.asarray``.
     name
         Name of the variable.
     target
-        Context; None is the default one.
+        Context; None is that of a device array, and the default one for other values.
+    borrow
+        Keep a device array itself, not a copy. What is written to it is then seen by functions, and its values are
+        undefined after an update of the variable.
     options
         ``shape``, ``strict``, ``allow_downcast`` as of ``pytensor.shared``.
 
@@ -375,7 +398,9 @@ def shared(value: Any, name: str | None = None, *, target: str | None = None, **
     for wrong in options.keys() & {"device", "context", "context_name", "dtype"}:
         right = "value=np.asarray(value, dtype)" if wrong == "dtype" else "target='dev0', the name of a context"
         raise TypeError(f"shared has no argument {wrong}: write {right}")
-    if not isinstance(value, GpuArray):
-        value = get_context(target).from_host(np.asarray(value))
-    variable: GpuArraySharedVariable = _construct(value, name, borrow=True, **options)
+    array = on_device(value)
+    if array is None or target not in (None, array.context.name):
+        array = get_context(target).from_host(np.asarray(value if array is None else array.to_host()))
+        borrow = True
+    variable: GpuArraySharedVariable = _construct(array, name, borrow=borrow, **options)
     return variable

@@ -11,7 +11,8 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array, refuse_pyopencl_array
+from pytensor_cl.runtime.interchange import on_device
+from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
 
@@ -93,24 +94,26 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     def filter(self, data: Any, strict: bool = False, allow_downcast: bool | None = None) -> GpuArray:
         """Return `data` as a device array of this Type.
 
-        An array of pyopencl (`pyopencl.array.Array`) in the same OpenCL context is used where it is, once its commands
-        have ended. It must not change before the function's results are there. Arrays of the host are uploaded, unless
-        `strict`.
+        An array of pyopencl (`pyopencl.array.Array`) in the same OpenCL context is used where it is, after its
+        commands. Arrays of the host are uploaded, unless `strict`.
 
         Raises
         ------
         TypeError
             The dtype, the number of dimensions, a static extent or the context differ.
         """
-        if is_pyopencl_array(data):
-            data = from_pyopencl(get_context(self.context_name), data)
         if not isinstance(data, GpuArray):
-            if strict:
+            pyopencl = is_pyopencl_array(data)
+            found = from_pyopencl(get_context(self.context_name), data) if pyopencl else on_device(data)
+            if found is None and strict:
                 raise TypeError(f"{self} expected a GpuArray (got {type(data)})")
-            data = self.host_type.filter(data, strict=False, allow_downcast=allow_downcast)
-            return get_context(self.context_name).from_host(data)
+            if found is None:
+                host = self.host_type.filter(data, strict=False, allow_downcast=allow_downcast)
+                return get_context(self.context_name).from_host(host)
+            data = found
         self._check(data)
-        return data
+        array: GpuArray = data
+        return array
 
     def _check(self, data: GpuArray) -> None:
         if data.context.name != self.context_name:
@@ -179,9 +182,7 @@ class GpuArrayType(Type[GpuArray], HasDataType, HasShape):
     __repr__ = __str__
 
 
-def check_pyopencl_argument(value: Any, kind: Type, is_trusted: bool) -> None:
-    """Raise a TypeError for an array of pyopencl that a function of mode OPENCL cannot take as it is."""
-    if isinstance(kind, TensorType):
-        refuse_pyopencl_array(value)
-    elif is_trusted and is_pyopencl_array(value):
-        raise TypeError(f"with trust_input=True convert a pyopencl.array.Array by {kind!r}.filter(x) first")
+def is_value_of(kind: TensorType, array: GpuArray) -> bool:
+    """Return whether a device array has the dtype and the shape of a Type."""
+    is_fitting = array.dtype == kind.numpy_dtype and array.ndim == kind.ndim
+    return is_fitting and all(n in (None, m) for n, m in zip(kind.shape, array.shape, strict=True))

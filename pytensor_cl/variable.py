@@ -33,8 +33,13 @@ GpuArrayType.constant_type = GpuArrayConstant
 
 
 def constant_of(array: GpuArray) -> GpuArrayConstant:
-    """Return a device array as a constant of graphs, of its static shape."""
-    return GpuArrayConstant(GpuArrayType(array.dtype, array.shape, array.context.name), array)
+    """Return the present values of a device array as a constant of graphs, of its static shape.
+
+    It has a read-only copy: what is written to the array later does not change functions.
+    """
+    frozen = array.copy()
+    frozen.readonly = True
+    return GpuArrayConstant(GpuArrayType(array.dtype, array.shape, array.context.name), frozen)
 
 
 def refuse_device_variables(linker: object, fgraph: FunctionGraph) -> None:

@@ -7,19 +7,29 @@ page has an interpreter of its own.
 
 import contextlib
 import doctest
+import importlib
 import io
+import itertools
+import json
+import operator
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytensor
+import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl import nn, optimizers
 from pytensor_cl.flags import FLAGS
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
+PACKAGES = {"array", "array.fft", "array.linalg", "nn", "optimizers", "pymc", "train"}
+"""Packages with public names of their own."""
 _MARK = "<!-- printed by the code above: tools/doc_tables.py -->"
 _FENCE = re.compile(
     rf"^```python\n(.*?)^```$(?:\n*^```output\n(.*?)^```$|\n*^({re.escape(_MARK)})$)?", re.MULTILINE | re.DOTALL
@@ -100,10 +110,105 @@ def test_every_flag_is_described():
     assert described == {flag.name for flag in FLAGS}
 
 
-def test_every_public_name_is_in_the_reference():
-    text = (ROOT / "docs" / "api.md").read_text()
-    described = set(re.findall(r"\.\. (?!automodule)\S+:: pytensor_cl\.(\w+)(?:\(|$)", text, re.MULTILINE))
-    assert described == set(pytensor_cl.__all__) - {"__version__"}
+def _described(text, package):
+    """Return the names of a package that directives of a text describe one by one, and whether one takes all of them."""
+    name = re.escape(package)
+    found = set(re.findall(rf"^\.\. (?!automodule)\S+:: {name}\.(\w+)(?:\(.*)?$", text, re.MULTILINE))
+    return found, bool(re.search(rf"^\.\. automodule:: {name}\n   :members:$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("package", ["pytensor_cl", *(f"pytensor_cl.{name}" for name in sorted(PACKAGES))])
+def test_every_public_name_is_in_the_reference(package):
+    module = pytest.importorskip(package)
+    text = "\n".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    described, takes_all = _described(text, package)
+    names = {name for name in module.__all__ if name != "__version__"}
+    assert described <= set(dir(module))
+    assert len(names) > 2
+    assert takes_all or names - described == set()
+
+
+def _heading_ids(text):
+    """Return the anchors of the headings of a page, as MyST and GitHub make them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "") for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in plain}
+
+
+def _broken(page, text):
+    """Return the relative links of a page that lead to no file or to no heading."""
+    text, found = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if re.match(r"\w+:", link):
+            continue
+        if not target.exists() or (anchor and anchor not in _heading_ids(target.read_text())):
+            found.append(f"{page.relative_to(ROOT)}: {link}")
+    return found
+
+
+def test_links_lead_to_files_and_headings():
+    """Sphinx checks those of its pages; these are also right on a site that shows the files of the repository."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
+    broken = [link for page in found for link in _broken(page, page.read_text())]
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text())["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        broken += _broken(path, text)
+    assert len(found) > 50
+    assert not broken
+    assert _broken(ROOT / "README.md", "[a](docs/nothing.md) [b](docs/flags.md#nothing)") != []
+
+
+def test_notebooks_are_in_the_tutorials_with_their_outputs():
+    """ci/docs.sh runs them and compares the outputs (tools/notebooks.py)."""
+    index = (ROOT / "docs" / "tutorials" / "index.md").read_text()
+    assert len(NOTEBOOKS) >= 4
+    for path in NOTEBOOKS:
+        assert re.search(rf"^{path.stem}$", index, re.MULTILINE), path
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        outputs = [output for cell in cells for output in cell["outputs"]]
+        assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1)), path
+        assert outputs and not any(output["output_type"] == "error" for output in outputs), path
+
+
+def _right_cells(page, titles):
+    """Yield the code in the last cells of the tables of some sections of a page."""
+    for section in re.split(r"^## ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE):
+        if section.partition("\n")[0].startswith(titles):
+            for line in section.splitlines()[1:]:
+                cells = re.split(r"(?<!\\)\|", line)[1:-1]
+                yield from re.findall(r"`([^`]+)`", cells[-1]) if len(cells) == 2 else ()
+
+
+def test_what_is_named_for_users_of_theano_exists():
+    flags = list(_right_cells("from-theano.md", "Flag by flag"))
+    named = [re.match(r"[a-zA-Z]\w+$", text) for text in flags]
+    known = {name[0] for name in named if name and name[0] not in ("raise", "True")}
+    assert len(known) >= 30
+    assert known <= set(pytensor.config._config_var_dict)
+    packages = {"pytensor": pytensor, "pt": pt, "pytensor_cl": pytensor_cl, "nn": nn, "optimizers": optimizers}
+    modules = ("pytensor.d3viz", "pytensor.sparse", "pytensor.compile.debug.nanguardmode")
+    for module in modules:
+        importlib.import_module(module)
+    count = 0
+    for text in [*_right_cells("from-theano.md", "Function by function"), *flags]:
+        name = re.match(r"(pytensor|pt|pytensor_cl|nn|optimizers)((?:\.\w+)+)", text)
+        if name:
+            operator.attrgetter(name[2][1:])(packages[name[1]])
+            count += 1
+    assert count > 80
+
+
+def test_the_messages_on_the_page_of_troubles_are_those_of_the_package():
+    sources = "".join(path.read_text() for path in (ROOT / "pytensor_cl").rglob("*.py"))
+    strings = re.sub(r'"\s*\n\s*f?"', "", sources)  # literals that follow each other are one
+    text = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Messages of others")[0]
+    messages = [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in text.splitlines() if line.startswith("| `")]
+    parts = [part.strip() for message in itertools.chain(*messages) for part in message.split("...")]
+    assert len(parts) > 80
+    assert [part for part in parts if part and part not in strings] == []
 
 
 def test_programs_that_start_processes_afresh_guard_their_main_part():
@@ -114,7 +219,7 @@ def test_programs_that_start_processes_afresh_guard_their_main_part():
         for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
         if re.search(r"mp_ctx|set_start_method|get_context\(.(?:spawn|forkserver)", block[1])
     ]
-    assert {name for name, _ in blocks} == {"first-steps.md", "pymc.md"}
+    assert {name for name, _ in blocks} == {"first-steps.md", "howto-threads.md", "pymc.md"}
     for name, code in blocks:
         assert 'if __name__ == "__main__":' in code, name
 

@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl import nn, optimizers, train
 from pytensor_cl.errors import ContextNotDefined, DeviceNotFound
 from pytensor_cl.flags import advice
 from pytensor_cl.runtime.device import resolve
@@ -494,3 +495,34 @@ def test_a_function_is_unpickled_in_a_new_process(tmp_path):
     run_script(make)
     seen, _ = run_script(load)
     assert seen["value"] == [1.0, 1.0] and seen["nodes"] == ["GpuElemwise"]
+
+
+# Names and arguments of other libraries
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("max_pool2d", r"it is pool_2d\(input, ws\) here"),
+        ("conv_transpose3d", "it is conv3d_transpose here"),
+        ("dropout2d", "shared_axes"),
+        ("batch_norm", "batch_normalization_train"),
+        ("nll_loss", "it is nll here"),
+        ("Linear", "functions, not layers"),
+        ("nonsense", "no attribute 'nonsense'$"),
+    ],
+)
+def test_names_of_other_libraries(name, hint):
+    with pytest.raises(AttributeError, match=hint):
+        getattr(nn, name)
+
+
+def test_arguments_of_other_optimizers(tmp_path):
+    for name, hint in (("lr", "it is learning_rate here"), ("betas", "beta1 and beta2"), ("nonsense", "'nonsense'$")):
+        with pytest.raises(TypeError, match=rf"Adam\(\) got an unexpected keyword argument.*{hint}"):
+            optimizers.Adam(**{name: 0.1})
+    w = pytensor.shared(np.ones(3), name="w")
+    with pytest.raises(TypeError, match=r"params must be a list.*write \[w\]"):
+        optimizers.sgd(w.sum(), w, 0.1)
+    with pytest.raises(FileNotFoundError, match="there is no folder .*absent for w.safetensors"):
+        train.save(tmp_path / "absent" / "w.safetensors", [w])

@@ -2,9 +2,9 @@
 
 usage: python tools/doc_layout.py BUILT_HTML [--width 1400 --width 480] [--browser /usr/bin/chromium] [--only TEXT]
 
-Prints each element that reaches beyond the column of its page and stands in no box with a scroll bar, each box that hides
-a part of its contents, and each page that is wider than the window; the exit status is 1 if there is one. It needs
-playwright (``pip install playwright``) and an installed Chromium.
+Prints each element that reaches beyond the column of its page and stands in no box with a scroll bar, each box that
+hides a part of its contents, and each page that is wider than the window; the exit status is 1 if there is one. It
+needs playwright (``pip install playwright``) and an installed Chromium.
 """
 
 import argparse

@@ -1,5 +1,6 @@
-## Algorithm   Argmax, or argmin where `is_least`, for CPUs. Blocks of elements are reduced to their maximum with vectors; positions are looked for
-##             only where a block beats what was found before. Patterns as in kernels/reduction/cpu.mako.
+## Algorithm   Argmax, or argmin where `is_least`, for CPUs. Blocks of elements are reduced to their maximum with
+##             vectors; positions are looked for only where a block beats what was found before. Patterns as in
+##             kernels/reduction/cpu.mako.
 ## Operands    array: outer and reduced dimensions as in kernels/reduction/cpu.mako, the reduced ones in C order, which
 ##             determines which element is the first; output: long.
 ## Tiling      Column tiles of tile_vectors vectors, ROWS rows at a time.

@@ -1,5 +1,5 @@
-## Algorithm   Argmax, or argmin where `is_least`, for GPUs. The work-items of an output each search a part of the range; then they put values and
-##             positions together.
+## Algorithm   Argmax, or argmin where `is_least`, for GPUs. The work-items of an output each search a part of the
+##             range; then they put values and positions together.
 ## Operands    As in kernels/argmax/cpu.mako. With `lanes` above 1 the reduced range is one contiguous dimension of
 ##             aligned vectors, and g.total and g.chunk count these.
 ## Tiling      As in kernels/reduction/simt.mako.

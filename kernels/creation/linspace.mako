@@ -1,7 +1,7 @@
 ## Algorithm   Evenly spaced values as NumPy computes them: number times step, plus the start; the last one is the stop
 ##             itself if `last` is its number.
-## Operands    output: `size` elements, `step` apart. `statements` compute o0 from i0, i1 and i2: number, start and step,
-##             in the dtype `wide`.
+## Operands    output: `size` elements, `step` apart. `statements` compute o0 from i0 (the number), i1 (the start), i2
+##             (the difference) and i3 (the stop), of the dtype `wide`.
 ## NDRange     cpu: (work-items), each with a contiguous range; simt: any size, a loop with it as stride.
 <%page args="name, dtype, wide, statements, schedule"/>
 <%include file="/common/partition.mako"/>\

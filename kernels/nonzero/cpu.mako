@@ -2,8 +2,8 @@
 ##             adds up the counts of the chunks before its own: so many hits precede its first one.
 ## Operands    mask[size], contiguous, elements of type `unit`, nonzero if `bits` of it are. output_mode says what is
 ##             written for each hit: "coords" its index along each dimension, "flat" its flat index, "select" the
-##             element of x; "expand": all of x, with the next element of y at each hit; "assign": the next element of y,
-##             in x itself.
+##             element of x; "expand": all of x, with the next element of y at each hit; "assign": the
+##             next element of y, in x itself.
 ## NDRange     (work-items): each takes one chunk; chunks are an even partition of the elements.
 ## Workspace   counts[chunks].
 ## Invariants  What a work-item writes past its own results, another hit of its own overwrites: it never writes to those

@@ -3,9 +3,8 @@
 import ast
 import copyreg
 import inspect
-import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import wraps
 from typing import Any
@@ -14,13 +13,18 @@ from pytensor.compile.executor import Function
 from pytensor.compile.maker import FunctionMaker
 from pytensor.graph.type import Type
 
+_ADAPTED_CALL = """
+def __call__(self, *args, **kwargs):
+    for value, kinds in zip(args, self.vm.accepted_types):
+        if type(value) not in kinds:
+            return self.call_adapted(args, kwargs)
+    if kwargs:
+        return self.call_adapted(args, kwargs)
+"""
+"""The beginning of a call: arguments that are no arrays or numbers of the host are adapted first (`adapt`). PyTensor's
+TensorType would download a device array, and take minutes for one of pyopencl."""
 _SERIAL_CALL = """
 def __call__(self, *args, **kwargs):
-    pyopencl_array = self.modules.get("pyopencl.array")
-    if pyopencl_array is not None:
-        for value in (*args, *kwargs.values()):
-            if isinstance(value, pyopencl_array.Array):
-                self.check_arguments(args, kwargs)
     call_lock = self.vm.call_lock
     while call_lock.held:
         run = call_lock.wait(self)
@@ -38,10 +42,7 @@ def __call__(self, *args, **kwargs):
 """A call that takes a lock of the function first. Between the last test of `held` and the line that sets it, CPython
 switches no thread and handles no signal: it does so at the start of functions, after calls and at the end of loop
 bodies. In a call of 0.9 us this takes 0.04 us. An RLock here takes 0.2 us, and in a method that calls the original
-one 0.43 us (docs/design/008-backend-selection.md).
-
-Arrays of pyopencl are refused here, because PyTensor's TensorType would take minutes, and a trusting function would not
-notice them."""
+one 0.43 us (docs/design/008-backend-selection.md)."""
 
 
 def _body_of(method: Callable[..., Any]) -> tuple[list[ast.stmt], int] | None:
@@ -58,8 +59,8 @@ def _body_of(method: Callable[..., Any]) -> tuple[list[ast.stmt], int] | None:
     return found.body, first
 
 
-def _with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `Function.__call__` with its statements inside `_SERIAL_CALL`.
+def _with_lock(method: Callable[..., Any], beginning: str = "") -> Callable[..., Any]:
+    """Return `Function.__call__` with its statements inside `_SERIAL_CALL`, after the statements of `beginning`.
 
     A method that calls the original one needs a second Python frame, a tenth of the time of a small function. It is
     returned only where the source is missing.
@@ -74,6 +75,8 @@ def _with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
         for statement in body:
             ast.increment_lineno(statement, first - 1)
     definition.body[-1].body = body
+    if beginning:
+        definition.body[:0] = ast.parse(beginning).body[0].body  # type: ignore[attr-defined]
     made: dict[str, Any] = {}
     exec(compile(tree, file, "exec"), space, made)
     return wraps(method)(made["__call__"])
@@ -82,22 +85,21 @@ def _with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
 class SerialFunction(Function):
     """A function that runs one call at a time, because PyTensor stores arguments and results in the function.
 
-    The lock is the attribute `call_lock` of its virtual machine.
+    The lock is the attribute `call_lock` of its virtual machine, and `accepted_types` the types of arguments that each
+    input takes as they are.
     """
 
     __slots__ = ()
 
-    modules = sys.modules
-    __call__ = _with_lock(Function.__call__)
-    check_argument: Callable[[Any, Type, bool], None]
-    """Raises an error if an array of pyopencl is no value of a Type, which may be trusted."""
+    __call__ = _with_lock(Function.__call__, _ADAPTED_CALL)
+    _call_accepted = _with_lock(Function.__call__)
+    adapt: Callable[..., tuple["SerialFunction", Sequence[Any], Mapping[str, Any]]]
+    """Returns the function and the arguments to call it with, in place of a function and other arguments."""
 
-    def check_arguments(self, args: Sequence[Any], kwargs: Mapping[Any, Any]) -> None:
-        """Check arguments before PyTensor converts them."""
-        named = [(self._finder[key], value) for key, value in kwargs.items() if key in self._finder]
-        for container, value in (*zip(self.input_storage, args, strict=False), *named):
-            if hasattr(container, "type"):  # the name is not that of two inputs
-                self.check_argument(value, container.type, self.trust_input)
+    def call_adapted(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run a call whose arguments may be arrays of other libraries, or of a device."""
+        function, args, kwargs = self.adapt(self, args, kwargs)
+        return function._call_accepted(*args, **kwargs)
 
     def __repr__(self) -> str:
         """Return the same text as PyTensor's functions."""
@@ -145,13 +147,17 @@ copyreg.pickle(SerialFunction, _reduce)
 
 
 def serialise_calls(
-    vm_type: type, prepare: Callable[[SerialFunction], None], check_argument: Callable[[Any, Type, bool], None]
+    vm_type: type,
+    prepare: Callable[[SerialFunction], None],
+    accepted_types: Callable[[Type], Collection[type]],
+    adapt: Callable[..., tuple[SerialFunction, Sequence[Any], Mapping[str, Any]]],
 ) -> None:
     """Make every function with a virtual machine of a class a `SerialFunction`; `prepare` gives it a `call_lock`.
 
-    `check_argument` raises an error for an argument of pyopencl's that its Type does not take.
+    `accepted_types` returns the types of arguments that an input of a Type takes as they are; `adapt` is called with
+    the function and its arguments if there are others.
     """
-    SerialFunction.check_argument = staticmethod(check_argument)
+    SerialFunction.adapt = staticmethod(adapt)
     create = FunctionMaker.create
 
     @wraps(create)
@@ -159,6 +165,8 @@ def serialise_calls(
         made = create(self, *args, **kwargs)
         if type(made) is Function and isinstance(made.vm, vm_type):
             made.__class__ = SerialFunction
+            vm: Any = made.vm
+            vm.accepted_types = tuple(accepted_types(container.type) for container in made.input_storage)
             prepare(made)
         return made
 

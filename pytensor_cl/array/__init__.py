@@ -116,6 +116,31 @@ from pytensor_cl.array.elementwise import (
     trunc,
     where,
 )
+from pytensor_cl.array.extras import (
+    allclose,
+    angle,
+    array_equal,
+    asnumpy,
+    atleast_1d,
+    atleast_2d,
+    average,
+    column_stack,
+    copy,
+    copyto,
+    einsum,
+    fliplr,
+    flipud,
+    inner,
+    isclose,
+    kron,
+    may_share_memory,
+    median,
+    nan_to_num,
+    pad,
+    percentile,
+    ptp,
+    quantile,
+)
 from pytensor_cl.array.indexing import add_at, nonzero, take
 from pytensor_cl.array.info import __array_namespace_info__
 from pytensor_cl.array.manipulation import (
@@ -148,6 +173,8 @@ from pytensor_cl.array.manipulation import (
     unstack,
     vstack,
 )
+from pytensor_cl.array.prepare import prepare
+from pytensor_cl.array.printing import printoptions, set_printoptions
 from pytensor_cl.array.products import dot, matmul, outer, tensordot, vecdot
 from pytensor_cl.array.reductions import all, any, count_nonzero, max, mean, min, prod, std, sum, var
 from pytensor_cl.array.sorting import (
@@ -161,12 +188,14 @@ from pytensor_cl.array.sorting import (
     searchsorted,
     sort,
     take_along_axis,
+    unique,
     unique_all,
     unique_counts,
     unique_inverse,
     unique_values,
 )
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.interchange import from_buffer, from_dlpack, from_pyopencl
 from pytensor_cl.runtime.registry import sync
 
 __array_api_version__ = "2024.12"

@@ -12,6 +12,8 @@ from pytensor_cl.routines.creation import ARange, Linspace, Triangle
 from pytensor_cl.routines.indexing.diagonal import diagonal
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interchange import from_pyopencl, on_device
+from pytensor_cl.runtime.pyopencl_array import is_pyopencl_array
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -165,8 +167,8 @@ def asarray(
     Parameters
     ----------
     obj
-        A device array, a NumPy array, an object that NumPy makes an array of, or nested sequences of numbers and of
-        device arrays, which are stacked.
+        A device array, an array of pyopencl, a NumPy array, an object that NumPy makes an array of, or nested sequences
+        of numbers and of device arrays, which are stacked.
     dtype
         None is that of the values; int64 of Python's ``int``, floatX of ``float``.
     device
@@ -183,8 +185,9 @@ def asarray(
     UnsupportedDtype
         The device cannot hold the dtype.
     """
-    if isinstance(obj, GpuArray):
-        return _of_device_array(obj, dtype, device, copy)
+    found = from_pyopencl(obj, copy=None if copy else copy) if is_pyopencl_array(obj) else on_device(obj)
+    if found is not None:
+        return _of_device_array(found, dtype, device, copy)
     if copy is False:
         raise ValueError("asarray: values of the host cannot be used without a copy: take copy=None")
     context = context_of(device)

@@ -18,7 +18,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import ScalarOp, Unsupported, element_function
 from pytensor_cl.scalar.named import NAMED
 
-_PYTHON = (int, float, complex)
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 class Operation(NamedTuple):
@@ -47,7 +47,7 @@ def _of_where(kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
     return np.result_type(examples[0]), common, common, common
 
 
-class _Variant(NamedTuple):
+class Variant(NamedTuple):
     """An operation for fixed classes of operands, on a context.
 
     `dtype`: dtype of the result; `types`: for each operand that is a number, the NumPy type it is converted to; None
@@ -115,7 +115,7 @@ def _resolved(operation: Operation, kinds: tuple[Any, ...], context: Context) ->
     return tuple(inputs), result
 
 
-def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> _Variant:
+def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> Variant:
     loop, result = _resolved(operation, kinds, context)
     read = tuple(kind if isinstance(kind, np.dtype) else dtype for kind, dtype in zip(kinds, loop, strict=True))
     for dtype in (*loop, result):
@@ -126,7 +126,17 @@ def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> 
         raise TypeError(f"{operation.name} of {', '.join(map(str, read))}: {error}") from None
     by_value = tuple(not isinstance(kind, np.dtype) for kind in kinds)
     types = tuple(dtype.type if value else None for dtype, value in zip(read, by_value, strict=True))
-    return _Variant(Launcher(context, function, by_value), result, types, any(by_value))
+    return Variant(Launcher(context, function, by_value), result, types, any(by_value))
+
+
+def variant_of(operation: Operation, kinds: tuple[Any, ...], context: Context) -> Variant:
+    """Return the thread's variant of an operation for operands of these classes."""
+    cache = thread_cache()
+    key = (context, operation.name, kinds)
+    variant = cache.get(key)
+    if variant is None:
+        variant = cache[key] = _variant(operation, kinds, context)
+    return variant
 
 
 def _check_dtype(name: str, dtype: np.dtype, kinds: Sequence[Any], context: Context) -> None:
@@ -143,15 +153,37 @@ def _check_dtype(name: str, dtype: np.dtype, kinds: Sequence[Any], context: Cont
 def _broadcast(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
     """Return the common shape of the arrays among the operands."""
     shapes = [x.layout.shape for x in operands if isinstance(x, GpuArray)]
-    first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return first
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ValueError(
             f"{name}: operands could not be broadcast together with shapes {' '.join(map(str, shapes))}"
         ) from None
+
+
+def _examined(name: str, operands: Sequence[Any]) -> tuple[Context, tuple[Any, ...], tuple[int, ...] | None]:
+    """Return the context of the operands, what determines the dtypes, and the shape of all arrays, None if they differ.
+
+    Raises `NotAnOperand`, or `TypeError`: there is no array among them. Raises `ValueError`: they are on two contexts.
+    """
+    kinds: list[Any] = []
+    first: GpuArray | None = None
+    has_one_shape = True
+    for operand in operands:
+        kind = type(operand)
+        if kind is GpuArray:
+            kinds.append(operand.dtype)
+            if first is None:
+                first = operand
+            elif operand.context is not first.context:
+                raise different_contexts(name, first, operand)
+            elif operand.layout.shape != first.layout.shape:
+                has_one_shape = False
+        else:
+            kinds.append(kind if kind in _NUMBERS else _kind_of(number_of(operand)))
+    if first is None:
+        raise TypeError(f"{name} needs at least one GpuArray among its operands")
+    return first.context, tuple(kinds), first.layout.shape if has_one_shape else None
 
 
 def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = None) -> GpuArray:
@@ -164,29 +196,14 @@ def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = 
     ValueError
         The arrays are on several contexts, do not broadcast, or `out` has another shape or is read-only.
     """
-    kinds: list[Any] = []
-    context = None
-    for operand in operands:
-        if type(operand) is GpuArray:
-            kinds.append(operand.dtype)
-            if context is not operand.context:
-                if context is not None:
-                    raise different_contexts(operation.name, *[x for x in operands if isinstance(x, GpuArray)][:2])
-                context = operand.context
-        else:
-            kinds.append(_kind_of(number_of(operand)))
-    if context is None:
-        raise TypeError(f"{operation.name} needs at least one GpuArray among its operands")
-    cache = thread_cache()
-    key = (context, operation.name, *kinds)
-    variant = cache.get(key)
-    if variant is None:
-        variant = cache[key] = _variant(operation, tuple(kinds), context)
+    context, kinds, shape = _examined(operation.name, operands)
+    variant = variant_of(operation, kinds, context)
     if variant.has_numbers:
         operands, constant = _converted(operation, operands, variant)
         if constant is not None:
             return _constant(operation, operands, constant, context, out)
-    shape = operands[0].layout.shape if len(operands) == 1 else _broadcast(operation.name, operands)
+    if shape is None:
+        shape = _broadcast(operation.name, operands)
     if out is not None:
         return _into(operation, variant, operands, shape, out)
     result = context.empty(shape, variant.dtype)
@@ -195,7 +212,7 @@ def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = 
     return result
 
 
-def _converted(operation: Operation, operands: Sequence[Any], variant: _Variant) -> tuple[list[Any], bool | None]:
+def _converted(operation: Operation, operands: Sequence[Any], variant: Variant) -> tuple[list[Any], bool | None]:
     """Return the operands with NumPy scalars for numbers, and the truth of a comparison that is always the same.
 
     Raises `OverflowError`: a Python integer is out of the bounds of the dtype.
@@ -205,7 +222,7 @@ def _converted(operation: Operation, operands: Sequence[Any], variant: _Variant)
         if kind is None:
             converted.append(operand)
             continue
-        value = number_of(operand)
+        value = operand if type(operand) in _NUMBERS else number_of(operand)
         try:
             converted.append(kind(value))
         except OverflowError:
@@ -234,7 +251,10 @@ def check_writable(array: GpuArray) -> None:
     """
     if array.readonly:
         raise ValueError("assignment destination is read-only: take a copy, x.copy()")
-    if any(step == 0 and n > 1 for n, step in zip(array.layout.shape, array.layout.strides, strict=True)):
+    layout = array.layout
+    if 0 not in layout.strides or not layout.size:
+        return
+    if any(step == 0 and n > 1 for n, step in zip(layout.shape, layout.strides, strict=True)):
         raise ValueError(
             "assignment destination is read-only: several of its elements are in the same place, as broadcast_to makes "
             "them; take a copy, x.copy()"
@@ -249,7 +269,7 @@ def _check_out(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype, con
     check_writable(out)
     if out.shape != shape:
         raise ValueError(f"{name}: out has shape {out.shape}, the result has shape {shape}")
-    if not np.can_cast(dtype, out.dtype, "same_kind"):
+    if dtype != out.dtype and not np.can_cast(dtype, out.dtype, "same_kind"):
         raise TypeError(
             f"{name}: cannot cast the result from {dtype} to {out.dtype} with casting rule 'same_kind': cast it "
             f"yourself, x.astype({str(out.dtype)!r})"
@@ -267,7 +287,7 @@ def assign_result(name: str, out: GpuArray, result: GpuArray) -> GpuArray:
 
 
 def _into(
-    operation: Operation, variant: _Variant, operands: Sequence[Any], shape: tuple[int, ...], out: GpuArray
+    operation: Operation, variant: Variant, operands: Sequence[Any], shape: tuple[int, ...], out: GpuArray
 ) -> GpuArray:
     first = next(x for x in operands if isinstance(x, GpuArray))
     _check_out(operation.name, out, shape, variant.dtype, first.context)

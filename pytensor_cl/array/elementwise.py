@@ -42,6 +42,22 @@ def _binary(name: str, summary: str) -> Callable[..., GpuArray]:
     return _named(function, name, summary)
 
 
+def _logical(name: str, summary: str) -> Callable[..., GpuArray]:
+    """Return a function of truth values; complex numbers, which have no bits to combine, become these first."""
+    operation = OPERATIONS[name]
+
+    def truth(x: Any) -> Any:
+        return cast_to(x, np.dtype("bool")) if isinstance(x, GpuArray) and x.dtype.kind == "c" else x
+
+    def of_one(x: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+        return apply(operation, (truth(x),), out)
+
+    def of_two(x1: Any, x2: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+        return apply(operation, (truth(x1), truth(x2)), out)
+
+    return _named(of_one if name == "logical_not" else of_two, name, summary)
+
+
 def _named(function: Callable[..., GpuArray], name: str, summary: str) -> Callable[..., GpuArray]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{summary}\n{_NOTES}"
@@ -88,10 +104,10 @@ log10 = _unary("log10", "Return logarithms to base 10.")
 log1p = _unary("log1p", "Return ``log(1 + x)``, accurate near 0.")
 log2 = _unary("log2", "Return logarithms to base 2.")
 logaddexp = _binary("logaddexp", "Return ``log(exp(x1) + exp(x2))`` without overflow.")
-logical_and = _binary("logical_and", "Return whether both elements are true, which is not zero.")
-logical_not = _unary("logical_not", "Return whether elements are zero.")
-logical_or = _binary("logical_or", "Return whether one or both elements are true, which is not zero.")
-logical_xor = _binary("logical_xor", "Return whether one element of two is true, which is not zero.")
+logical_and = _logical("logical_and", "Return whether both elements are true, which is not zero.")
+logical_not = _logical("logical_not", "Return whether elements are zero.")
+logical_or = _logical("logical_or", "Return whether one or both elements are true, which is not zero.")
+logical_xor = _logical("logical_xor", "Return whether one element of two is true, which is not zero.")
 maximum = _binary("maximum", "Return the greater of two elements; NaN if one is.")
 minimum = _binary("minimum", "Return the lesser of two elements; NaN if one is.")
 multiply = _binary("multiply", "Return products ``x1 * x2``.")

@@ -15,7 +15,7 @@ from pytensor_cl.runtime.layout import Layout
 _KERNEL_DIMS = (2, 4, 8)
 """Dimensions of the kernels; arrays have fewer after adjacent dimensions are merged."""
 _MAX_LAYOUTS = 256
-"""Layouts for which the number of dimensions is remembered."""
+"""Layouts of which the launches are remembered."""
 
 
 class Launcher:
@@ -24,26 +24,29 @@ class Launcher:
     `by_value`: for each input, whether it is a NumPy scalar.
     """
 
-    __slots__ = ("_by_value", "_context", "_dims", "_function", "_places", "_routines")
+    __slots__ = ("_by_value", "_context", "_function", "_places", "_plans", "_routines")
 
     def __init__(self, context: Context, function: ElementFunction, by_value: Sequence[bool]) -> None:
         self._context, self._function = context, function
         self._by_value = tuple(by_value)
         self._places = [k for k, value in enumerate(by_value) if not value]
         self._routines: dict[int, ElemwiseRoutine] = {}
-        self._dims: dict[Any, ElemwiseRoutine] = {}
+        self._plans: dict[Any, tuple[ElemwiseRoutine, Any]] = {}
 
     def launch(self, output: GpuArray, inputs: Sequence[Any]) -> None:
         """Enqueue the kernel; each input broadcasts to the output, which may have any strides."""
         arrays = [inputs[k] for k in self._places]
         arrays.append(output)
         key = tuple([array.layout[:2] for array in arrays])
-        routine = self._dims.get(key)
-        if routine is None:
-            if len(self._dims) >= _MAX_LAYOUTS:
-                self._dims.clear()
-            routine = self._dims[key] = self._routine_for([array.layout for array in arrays])
-        routine.launch((output,), inputs)
+        found = self._plans.get(key)
+        if found is None:
+            if len(self._plans) >= _MAX_LAYOUTS:
+                self._plans.clear()
+            layouts = [array.layout for array in arrays]
+            routine = self._routine_for(layouts)
+            found = self._plans[key] = routine, routine.plan_for(layouts)
+        routine, plan = found
+        routine.launch_plan(plan, arrays, inputs)
 
     def _routine_for(self, layouts: list[Layout]) -> ElemwiseRoutine:
         needed = collapsed_ndim(layouts)
@@ -72,7 +75,8 @@ def thread_cache() -> dict[Any, Any]:
         return _thread.cache
 
 
-def _cast(context: Context, source: np.dtype, target: np.dtype, by_value: bool) -> Launcher:
+def cast_launcher(context: Context, source: np.dtype, target: np.dtype, by_value: bool) -> Launcher:
+    """Return the thread's kernels of a cast, or of a fill with a number."""
     cache = thread_cache()
     key = context, "cast", source, target, by_value
     launcher = cache.get(key)
@@ -94,18 +98,18 @@ def unaliased(source: GpuArray, target: GpuArray) -> GpuArray:
 
     A kernel may read and write the same elements in the same places.
     """
-    if not share_memory(source, target):
+    if source.buffer is not target.buffer and not share_memory(source, target):
         return source
-    if source.dtype == target.dtype and source.layout == target.layout:
+    if source.layout == target.layout and source.dtype == target.dtype:
         return source
-    return copied(source)
+    return copied(source) if share_memory(source, target) else source
 
 
 def copied(array: GpuArray) -> GpuArray:
     """Return a C-contiguous copy."""
     result = array.context.empty(array.shape, array.dtype)
     if result.size:
-        _cast(array.context, array.dtype, array.dtype, False).launch(result, (array,))
+        cast_launcher(array.context, array.dtype, array.dtype, False).launch(result, (array,))
     return result
 
 
@@ -113,7 +117,7 @@ def cast_to(array: GpuArray, dtype: np.dtype) -> GpuArray:
     """Return a C-contiguous copy with another dtype."""
     result = array.context.empty(array.shape, array.context.check_dtype(dtype))
     if result.size:
-        _cast(array.context, array.dtype, dtype, False).launch(result, (array,))
+        cast_launcher(array.context, array.dtype, dtype, False).launch(result, (array,))
     return result
 
 
@@ -121,11 +125,11 @@ def copy_into(target: GpuArray, source: GpuArray) -> None:
     """Enqueue the assignment of an array that broadcasts to `target`; casts as NumPy's assignment does."""
     if target.size:
         source = unaliased(source, target)
-        _cast(target.context, source.dtype, target.dtype, False).launch(target, (source,))
+        cast_launcher(target.context, source.dtype, target.dtype, False).launch(target, (source,))
 
 
 def fill(target: GpuArray, value: np.generic) -> None:
     """Enqueue the assignment of a number to every element."""
     if target.size:
         dtype = target.dtype
-        _cast(target.context, dtype, dtype, True).launch(target, (value,))
+        cast_launcher(target.context, dtype, dtype, True).launch(target, (value,))

@@ -1,6 +1,7 @@
 """Sums, extrema and other reductions along dimensions."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pytensor_cl.array.dtypes import DTypeLike, default_float
 from pytensor_cl.array.launches import cast_to, copied, thread_cache
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
 
 Axis = int | Sequence[int] | None
@@ -32,21 +34,26 @@ def reduced_shape(x: GpuArray, axes: Sequence[int], keepdims: bool) -> tuple[int
     return tuple(n for a, n in enumerate(x.shape) if a not in axes)
 
 
-def rows_last(x: GpuArray, axes: Sequence[int]) -> tuple[GpuArray, int]:
-    """Return a view with the dimensions `axes` last, and adjacent dimensions merged, and the number of merged others.
-
-    Few kernels serve all shapes: they depend on numbers of dimensions.
-    """
-    others = [a for a in range(x.ndim) if a not in axes]
-    layout = x.layout
+@lru_cache(1024)
+def _rows_last(layout: Layout, axes: tuple[int, ...]) -> tuple[Layout, int]:
+    """Return the layout of `rows_last`."""
+    others = [a for a in range(layout.ndim) if a not in axes]
     sizes, steps = [], []
     for part in (others, axes):
         merged, (strides,) = collapse([layout.shape[a] for a in part], ([layout.strides[a] for a in part],))
         sizes.append(merged)
         steps.append(strides)
-    kept = len(sizes[0])
     shape, strides = (*sizes[0], *(sizes[1] or (1,))), (*steps[0], *(steps[1] or (0,)))
-    return x.with_layout(Layout(shape, strides, layout.offset)), kept
+    return Layout(shape, strides, layout.offset), len(sizes[0])
+
+
+def rows_last(x: GpuArray, axes: tuple[int, ...]) -> tuple[GpuArray, int]:
+    """Return a view with the dimensions `axes` last, and adjacent dimensions merged, and the number of merged others.
+
+    Few kernels serve all shapes: they depend on numbers of dimensions.
+    """
+    layout, kept = _rows_last(x.layout, axes)
+    return x.with_layout(layout), kept
 
 
 def reduce(
@@ -61,16 +68,29 @@ def reduce(
     if not axes:
         return cast_to(x, dtype) if dtype != x.dtype else copied(x)
     view, kept = rows_last(x, axes)
-    wide = accumulator or _accumulator(dtype)
-    cache = thread_cache()
-    key = x.context, operation, x.dtype, wide, dtype, view.ndim, kept
-    routine = cache.get(key)
-    if routine is None:
-        reduced = tuple(range(kept, view.ndim))
-        x.context.check_dtype(dtype)
-        routine = cache[key] = Reduction(x.context, operation, str(x.dtype), str(wide), str(dtype), view.ndim, reduced)
-    (result,) = routine(view)
+    (result,) = routine_of(operation, x.context, x.dtype, dtype, accumulator, view.ndim, kept)(view)
     return result.with_layout(Layout.contiguous(shape))
+
+
+def routine_of(
+    operation: str,
+    context: Context,
+    source: np.dtype,
+    dtype: np.dtype,
+    accumulator: np.dtype | None = None,
+    ndim: int = 1,
+    kept: int = 0,
+) -> Reduction:
+    """Return the thread's routine of a reduction of all but the first `kept` dimensions."""
+    cache = thread_cache()
+    wide = accumulator or _accumulator(dtype)
+    key = context, operation, source, wide, dtype, ndim, kept
+    routine: Reduction | None = cache.get(key)
+    if routine is None:
+        context.check_dtype(dtype)
+        reduced = tuple(range(kept, ndim))
+        routine = cache[key] = Reduction(context, operation, str(source), str(wide), str(dtype), ndim, reduced)
+    return routine
 
 
 def _accumulator(dtype: np.dtype) -> np.dtype:
@@ -79,11 +99,11 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
     return np.dtype(widest)
 
 
-def _total_dtype(x: GpuArray, dtype: DTypeLike) -> np.dtype:
+def total_dtype(source: np.dtype, dtype: DTypeLike = None) -> np.dtype:
     """Return the dtype of sums and products: int64 or uint64 of integers, int64 of bools."""
     if dtype is not None:
         return np.dtype(dtype)
-    return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(x.dtype.kind, x.dtype)
+    return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(source.kind, source)
 
 
 def _finished(name: str, result: GpuArray, out: GpuArray | None) -> GpuArray:
@@ -114,7 +134,7 @@ def sum(
     GpuArray
         0-d where all dimensions are reduced. Equal calls give equal bits.
     """
-    target = _total_dtype(x, dtype)
+    target = total_dtype(x.dtype, dtype)
     source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
     source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
     return _finished("sum", reduce("add", source, axis, keepdims, target), out)
@@ -124,7 +144,7 @@ def prod(
     x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
 ) -> GpuArray:
     """Return products along dimensions; the parameters are those of `sum`."""
-    target = _total_dtype(x, dtype)
+    target = total_dtype(x.dtype, dtype)
     source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
     source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
     return _finished("prod", reduce("mul", source, axis, keepdims, target), out)

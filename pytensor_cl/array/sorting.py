@@ -4,15 +4,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.array.creation import arange, full, zeros
+from pytensor_cl.array.creation import arange, zeros
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.indexing import take_index
 from pytensor_cl.array.launches import cast_to, copied
 from pytensor_cl.array.manipulation import broadcast_to, concat, expand_dims, ravel, reshape
-from pytensor_cl.array.reductions import axes_of, reduced_shape, rows_last
+from pytensor_cl.array.reductions import axes_of, reduced_shape, rows_last, total_dtype
 from pytensor_cl.array.rows import as_rows, cached, merged
 from pytensor_cl.routines.argmax import Argmax, Argmin
-from pytensor_cl.routines.cumop import CumOp
+from pytensor_cl.routines.cumop import CumOp, CumOpWithInitial
 from pytensor_cl.routines.repeat import Repeat
 from pytensor_cl.routines.sort.routine import ArgSort, Sort
 from pytensor_cl.routines.sort.searchsorted import SearchSorted
@@ -135,10 +135,25 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
     return reshape(routine(*given)[0], x2.shape)
 
 
-def _unique(x: GpuArray, **wanted: Any) -> tuple[GpuArray, ...]:
-    flat = ravel(x)
-    key = x.context, Unique, x.dtype, *wanted
-    return cached(key, lambda: Unique(x.context, str(x.dtype), 1, equal_nan=False, **wanted))(flat)
+def unique(
+    x: GpuArray,
+    equal_nan: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[GpuArray, ...]:
+    """Return what `numpy.unique` does, always as a tuple; waits for the device."""
+    wanted: dict[str, Any] = {
+        "return_index": return_index,
+        "return_inverse": return_inverse,
+        "return_counts": return_counts,
+    }
+    key = x.context, Unique, x.dtype, equal_nan, *wanted.items()
+    found = cached(key, lambda: Unique(x.context, str(x.dtype), 1, equal_nan=equal_nan, **wanted))(ravel(x))
+    if return_inverse:
+        place = 1 + return_index
+        found = (*found[:place], reshape(found[place], x.shape), *found[place + 1 :])
+    return found
 
 
 class UniqueAll(NamedTuple):
@@ -169,24 +184,22 @@ def unique_all(x: GpuArray, /) -> UniqueAll:
 
     Waits for the device. Every NaN is an element of its own.
     """
-    values, indices, inverse, counts = _unique(x, return_index=True, return_inverse=True, return_counts=True)
-    return UniqueAll(values, indices, reshape(inverse, x.shape), counts)
+    return UniqueAll(*unique(x, False, return_index=True, return_inverse=True, return_counts=True))
 
 
 def unique_counts(x: GpuArray, /) -> UniqueCounts:
     """Return the distinct elements in ascending order, and how often each comes; waits for the device."""
-    return UniqueCounts(*_unique(x, return_counts=True))
+    return UniqueCounts(*unique(x, False, return_counts=True))
 
 
 def unique_inverse(x: GpuArray, /) -> UniqueInverse:
     """Return the distinct elements in ascending order, and which of them each element is; waits for the device."""
-    values, inverse = _unique(x, return_inverse=True)
-    return UniqueInverse(values, reshape(inverse, x.shape))
+    return UniqueInverse(*unique(x, False, return_inverse=True))
 
 
 def unique_values(x: GpuArray, /) -> GpuArray:
     """Return the distinct elements in ascending order; waits for the device."""
-    return _unique(x)[0]
+    return unique(x, False)[0]
 
 
 def take_along_axis(x: GpuArray, indices: GpuArray, /, *, axis: int = -1) -> GpuArray:
@@ -219,20 +232,14 @@ def _cumulative(
             raise ValueError(f"{name} of {x.ndim} dimensions needs an axis")
         axis = 0
     x = reshape(x, (1,)) if not x.ndim else x
-    target = (
-        np.dtype(dtype)
-        if dtype is not None
-        else {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(x.dtype.kind, x.dtype)
-    )
+    target = total_dtype(x.dtype, dtype)
     wide = np.dtype("float32") if target == np.dtype("float16") else target
     rows, back = as_rows(x if x.dtype == wide else cast_to(x, wide), axis)
-    routine = cached((x.context, CumOp, operation, wide), lambda: CumOp(x.context, operation, str(wide), 2, 1))
+    kind = CumOpWithInitial if include_initial else CumOp
+    routine = cached((x.context, kind, operation, wide), lambda: kind(x.context, operation, str(wide), 2, 1))
     result = routine(rows)[0]
     if wide != target:
         result = cast_to(result, target)
-    if include_initial:
-        first = full((result.shape[0], 1), {"add": 0, "mul": 1}[operation], dtype=target, device=x.context.name)
-        result = concat([first, result], axis=1)
     return back(result)
 
 

@@ -19,6 +19,7 @@ _COMMANDS = {
     "check": "run the classic check program on a device and in PyTensor's default mode",
     "doctor": "examine drivers, settings, caches, speed and results of each device",
     "run": "run a script with an OpenCL device as the default",
+    "prepare": "fill the caches with the commonest kernels of array functions",
     "cache": "show or clear the caches of compiled kernels",
 }
 

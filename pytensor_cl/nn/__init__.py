@@ -5,6 +5,9 @@ Convolution and pooling are Ops of the host with gradients of their own. The oth
 Ops, or markers, which every mode replaces by such a graph. Mode OPENCL runs them all on the device.
 """
 
+import re
+from typing import TYPE_CHECKING
+
 from pytensor_cl.nn import attention_formulas as _attention_formulas  # noqa: F401
 from pytensor_cl.nn import conv_batches as _conv_batches  # noqa: F401
 from pytensor_cl.nn import cross_entropy_formulas as _cross_entropy_formulas  # noqa: F401
@@ -116,3 +119,41 @@ __all__ = [
     "softsign",
     "state_updates",
 ]
+
+_NAMES_HERE = {
+    "avg_pool": "pool_{n}d(input, ws, mode='average_exc_pad')",
+    "max_pool": "pool_{n}d(input, ws)",
+    "adaptive_avg_pool": "adaptive_pool",
+    "adaptive_max_pool": "adaptive_pool(mode='max')",
+    "conv_transpose": "conv{n}d_transpose",
+    "dropout": "dropout(p, rng, shared_axes=...)",
+    "batch_norm": "batch_normalization_train, and batch_normalization_test",
+    "cross_entropy": "softmax_cross_entropy",
+    "nll_loss": "nll",
+    "huber_loss": "huber",
+    "smooth_l1_loss": "huber",
+    "binary_cross_entropy": "binary_crossentropy",
+    "binary_cross_entropy_with_logits": "binary_crossentropy_with_logits",
+    "logsoftmax": "log_softmax",
+    "ultra_fast_sigmoid": "sigmoid, or hard_sigmoid",
+    "swish": "silu",
+    "interpolate": "resize",
+    "upsample": "resize",
+    "bilinear_upsampling": "resize(mode='bilinear'), whose border is torch's",
+    "unfold": "images2neibs",
+    "fold": "neibs2images",
+    "tanh": "pytensor.tensor.tanh",
+}
+"""Names of torch and Theano, without the number of dimensions, and what they are here."""
+
+
+if not TYPE_CHECKING:  # with it, type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> object:
+        found = re.fullmatch(r"(\w+?)_?([123])d", name)
+        stem, n = found.groups() if found else (name, "2")
+        hint = _NAMES_HERE.get(stem, "")
+        hint = f": it is {hint.format(n=n)} here" if hint else ""
+        if not hint and name[:1].isupper():
+            hint = ": it has functions, not layers; pytensor_ml.layers has layers"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -30,7 +30,7 @@ def download(array: GpuArray) -> np.ndarray:
 class _Transfer(Op):
     """Common part of the transfers, which do not change the value."""
 
-    is_transfer = True  # see `pytensor_cl.ops.names`
+    is_transfer = True  # whether results are named after the input, in `pytensor_cl.ops.names`
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> Any:
         """Return the input's shape."""

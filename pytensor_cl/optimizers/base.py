@@ -71,6 +71,18 @@ class Moment(NamedTuple):
     """The learning rate as float64."""
 
 
+_NAMES_HERE = {
+    "lr": "learning_rate",
+    "betas": "beta1 and beta2",
+    "eps": "epsilon",
+    "alpha": "rho",
+    "amsgrad": "not offered",
+    "params": "an argument of updates(loss, params)",
+    "lr_decay": "a schedule as learning_rate",
+}
+"""Arguments of other libraries, and what they are."""
+
+
 class Optimizer:
     """Base of all rules. A subclass gives `rule`, and `scalars` for what depends on the step alone.
 
@@ -106,7 +118,11 @@ class Optimizer:
         skip_nonfinite: bool = False,
         form: str = "torch",
         name: str | None = None,
+        **others: Any,
     ) -> None:
+        for other in others:
+            hint = f": it is {_NAMES_HERE[other]} here" if other in _NAMES_HERE else ""
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {other!r}{hint}")
         if form not in self.forms:
             raise ValueError(f"{type(self).__name__} has form={' or '.join(map(repr, self.forms))}; got {form!r}")
         if moment_dtype is not None and not str(moment_dtype).startswith("float"):

@@ -16,6 +16,8 @@ from pytensor_cl.optimizers.numbers import as_type_of, nonnegative, numbers_as, 
 
 def checked_params(params: Iterable[SharedVariable]) -> list[SharedVariable]:
     """Return the parameters as a list; each is a shared variable of floating-point numbers with a name of its own."""
+    if isinstance(params, Variable):
+        raise TypeError(f"params must be a list of shared variables; got the variable {params}: write [{params}]")
     params = list(params)
     for param in params:
         if not isinstance(param, SharedVariable):

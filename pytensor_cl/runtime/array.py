@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -204,22 +205,49 @@ class GpuArray(ArrayOperators):
         return copied
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("an array on a device cannot be seen by NumPy without a copy: write np.asarray(r)")
-        host = self.to_host()
-        return host if dtype is None else host.astype(dtype, copy=False)
+        """Return a copy as a NumPy array; with ``copy=False`` a read-only view, where the host sees the memory.
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """Export a copy on the host: OpenCL buffers have no address that other libraries could use.
-
-        Raises `BufferError`: ``copy=False`` was passed.
+        Raises `ValueError`: ``copy=False``, and the device has a memory of its own, or `dtype` differs.
         """
-        if options.get("copy") is False:
-            raise BufferError("an array on a device cannot be exported without a copy: write np.asarray(r)")
-        return self.to_host().__dlpack__(**options)
+        return self.context.exports.to_numpy(self, dtype, copy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule over the memory of the array, which must not be donated or reused meanwhile.
+
+        Where the host sees the memory, as that of a CPU, the capsule is one of host memory, and commands have ended. It
+        is a copy if strides are negative. Elsewhere it is one of OpenCL memory: its ``data`` is the ``cl_mem``, and
+        views have a ``byte_offset``.
+
+        Parameters
+        ----------
+        stream
+            For host memory None. For OpenCL memory None waits for the device, -1 does nothing, and a
+            ``pyopencl.CommandQueue`` of the same OpenCL context is made to wait.
+        max_version
+            The latest version that the consumer reads; None is a version without a flag for read-only memory.
+        dl_device
+            ``(1, 0)``, the host: a copy if it does not see the memory. ``(4, k)``: OpenCL memory of device number `k`
+            of `pytensor_cl.devices`, on CPUs too. None is where the array is.
+        copy
+            True copies, False never does.
+
+        Raises
+        ------
+        BufferError
+            It cannot be exported without a copy, or to that device; or it is read-only, and the version has no flag.
+        """
+        return self.context.exports.dlpack(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # kDLCPU
+        """Return ``(1, 0)``, the host, where it sees the memory; else ``(4, k)``, number `k` of the devices."""
+        return self.context.exports.dlpack_device()
 
     def __float__(self) -> float:
         return float(self.to_host())
@@ -242,27 +270,98 @@ class GpuArray(ArrayOperators):
         return bool(self.to_host())
 
     def __repr__(self) -> str:
-        return f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
+        shown = self._representation()
+        return shown or f"GpuArray(shape={self.shape}, dtype={self.dtype}, context={self.context.name!r})"
 
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
+        if spec == "v":
+            return self._values_text()
         if self.layout.shape:
             raise TypeError(
                 f"the format {spec!r} is for one number, this array has shape {self.shape}: use np.asarray(r)"
             )
         return format(self.item(), spec)
 
-    def to_pyopencl(self) -> Any:
-        """Return a ``pyopencl.array.Array`` over the same buffer."""
-        from pyopencl.array import Array
+    def to_pyopencl(self, queue: "cl.CommandQueue | None" = None) -> Any:
+        """Return a ``pyopencl.array.Array`` over the same memory; both may write, and each sees what the other wrote.
 
-        offset = self.layout.offset * self.dtype.itemsize
-        return Array(
-            self.context.queue.expose_handle(),
-            self.shape,
-            self.dtype,
-            strides=self.strides,
-            data=self.buffer,
-            offset=offset,
-        )
+        Parameters
+        ----------
+        queue
+            The queue of the array; its commands from now on run after those of this package so far. What either side
+            enqueues later is not ordered: export again, or wait. None is this package's own queue, `pytensor_cl.queue`,
+            on which all commands are ordered.
+
+        Raises
+        ------
+        ValueError
+            The array is read-only, or the queue belongs to another OpenCL context.
+
+        Examples
+        --------
+        >>> a = r.to_pyopencl()  # doctest: +SKIP
+        >>> a += 1  # r has changed  # doctest: +SKIP
+        """
+        return self.context.exports.to_pyopencl(self, queue)
+
+    def to_buffer(self, queue: "cl.CommandQueue | None" = None) -> tuple[Any, int]:
+        """Return the buffer of the array and the offset of its first element in bytes, for kernels of one's own.
+
+        The buffer may be larger than the array, whose steps are `strides`. The memory is not used for anything else as
+        long as the buffer object is kept.
+
+        Parameters
+        ----------
+        queue
+            The queue that will use the buffer, as of `to_pyopencl`. None orders nothing: use `pytensor_cl.queue`, or
+            call `sync` first.
+
+        Raises
+        ------
+        ValueError
+            The array is read-only, or the queue belongs to another OpenCL context.
+        """
+        return self.context.exports.to_buffer(self, queue)
+
+    def host_view(self, *, writeable: bool = False) -> np.ndarray:
+        """Wait, and return a NumPy array over the memory of the array, on devices whose memory the host sees.
+
+        It shows what the device computes later, after `sync`. ``memoryview(r.host_view())`` works, and so does anything
+        that takes ``__array_interface__``.
+
+        Parameters
+        ----------
+        writeable
+            Whether the host may write it. It does so only while the device does not use the array, after `sync`.
+
+        Raises
+        ------
+        ValueError
+            The device has a memory of its own; or `writeable` is set for an array that is read-only or broadcast.
+        """
+        return self.context.exports.host_view(self, writeable)
+
+    def map(self, mode: str = "rw") -> "AbstractContextManager[np.ndarray]":
+        """Return a context manager whose value is a NumPy array with the values of the array.
+
+        Where the host sees the memory it is a view, elsewhere a copy that is uploaded at the end of the block. It
+        cannot be written after the block.
+
+        Parameters
+        ----------
+        mode
+            ``"r"``, ``"w"`` (the values are arbitrary before they are written) or ``"rw"``.
+
+        Raises
+        ------
+        ValueError
+            The mode is another one, or the array cannot be written: it is read-only or broadcast.
+
+        Examples
+        --------
+        >>> with r.map("rw") as a:  # doctest: +SKIP
+        ...     a[0] = 1
+        """
+        return self.context.exports.map(self, mode)

@@ -1,5 +1,6 @@
 """Operators and methods of device arrays that compute. The functions are in `pytensor_cl.array`, a layer above."""
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -107,6 +108,14 @@ class ArrayOperators:
         """
         _above("indexing").assign(self, index, value)
 
+    def _representation(self) -> str:
+        """Return the text of ``repr`` if it shows values; empty if it does not."""
+        printing = sys.modules.get("pytensor_cl.array.printing")  # not loaded: nobody has asked for values
+        return printing.representation(self) if printing is not None and printing.shows_values() else ""
+
+    def _values_text(self) -> str:
+        return _above("printing").values_text(self)
+
     def _take_index(self, index: Any) -> "GpuArray":
         """Return what an index with arrays, or other integers than Python's, selects."""
         return _above("indexing").take_index(self, index)
@@ -121,6 +130,16 @@ class ArrayOperators:
     def __contains__(self, item: Any, /) -> bool:
         found = _above("operators").binary("eq", self, item)
         return found is not NotImplemented and bool(found.any())
+
+    # NumPy's functions
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute a ufunc of NumPy's on the device; raises a TypeError if it has no kernel."""
+        return _above("protocols").array_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """Compute a function of NumPy's on the device; raises a TypeError if it has no kernel."""
+        return _above("protocols").array_function(function, types, arguments, options)
 
     # Types and devices
 

@@ -17,9 +17,11 @@ from pytensor_cl.runtime.deferred_errors import DeferredErrors
 from pytensor_cl.runtime.device import DeviceEntry, resolve
 from pytensor_cl.runtime.device_copy import Copies
 from pytensor_cl.runtime.drivers import hooks_of
+from pytensor_cl.runtime.exports import Exports
 from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.features.self_check import check_usable, features_of, with_features
 from pytensor_cl.runtime.fork import note_opened
+from pytensor_cl.runtime.host_import import HostImports
 from pytensor_cl.runtime.interfaces import ContextOptions, KernelLauncher
 from pytensor_cl.runtime.launcher import EnqueueLauncher
 from pytensor_cl.runtime.layout import Layout
@@ -35,8 +37,18 @@ from pytensor_cl.runtime.tuning import load_tuning
 SMALL_UPLOAD = 8192
 """Bytes of a host array below which it is copied when its buffer is created, if the device is a CPU."""
 
+_WIDE_SPAN = 2  # memory that an array's strides span, as a multiple of its own, from which it is gathered first
+_LARGE_SPAN = 1 << 20  # bytes that they span at least
+
 
 _contiguous = lru_cache(1024)(Layout.contiguous)  # the shapes of repeated calls are the same
+
+
+@lru_cache(1024)
+def _dense(shape: tuple[int, ...]) -> tuple[Layout, int]:
+    """Return the C-contiguous layout of a shape, and the number of elements."""
+    layout = Layout.contiguous(shape)
+    return layout, layout.size
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,17 @@ class Context:
         The device.
     settings
         Settings for builds and launches.
+    queue
+        The user's pyopencl queue, which the context uses, with its OpenCL context; None makes them.
     """
 
-    def __init__(self, name: str, entry: DeviceEntry, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        entry: DeviceEntry,
+        settings: Settings | None = None,
+        queue: "cl.CommandQueue | None" = None,
+    ) -> None:
         settings = settings or Settings()
         repairs = repair_cpu_name(entry.handle)  # before the driver builds anything
         features = settings.features or features_of(entry, settings.cache_dir)
@@ -112,8 +132,8 @@ class Context:
         self.entry = entry
         self.info = with_features(entry.info, features)
         self.device = entry.handle
-        self.cl_context = cl.Context([entry.handle])
-        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue)
+        self.cl_context = cl.Context([entry.handle]) if queue is None else queue.context
+        self.queue = Queue(self.cl_context, entry.handle, settings.synchronous, self._hooks.queue, queue)
         self.mappings = HostMappings(self.queue, self.info)
         self.staging = Staging(self.queue, self.info)
         self.memory = Memory(
@@ -136,6 +156,8 @@ class Context:
             check_room=self._hooks.check_room,
             parallel=ParallelBuild(entry.handle, options, settings.cache_dir, by_reference) if has_workers else None,
         )
+        self.imports = HostImports(self.cl_context, self.queue, self.info, self.mappings, self.memory)
+        self.exports = Exports(entry.handle, self.mappings, self.imports.ranges)
         self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.deferred_errors = DeferredErrors(self)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
@@ -188,8 +210,8 @@ class Context:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> GpuArray:
         """Return a C-contiguous array with arbitrary values."""
         dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
-        layout = Layout.contiguous(shape)
-        return GpuArray(self, self.memory.allocate(layout.size * dtype.itemsize), dtype, layout)
+        layout, size = _dense(tuple(shape))
+        return GpuArray(self, self.memory.allocate(size * dtype.itemsize), dtype, layout)
 
     def from_host(self, array: Any, *, borrow: bool = False) -> GpuArray:
         """Upload a NumPy array, without waiting.
@@ -294,6 +316,8 @@ class Context:
             self.queue.wait()
             return view.copy()
         low, high = layout.span
+        if (high - low) * dtype.itemsize > _LARGE_SPAN and high - low > _WIDE_SPAN * layout.size:
+            return self.download(self._gathered(array))
         dense = layout.is_contiguous
         shape = layout.shape if dense else (high - low,)
         host = self.staging.empty_result(shape, dtype, (high - low) * dtype.itemsize)
@@ -305,15 +329,30 @@ class Context:
         view = np.lib.stride_tricks.as_strided(host[layout.offset - low :], layout.shape, steps)
         return np.ascontiguousarray(view)
 
+    def _gathered(self, array: GpuArray) -> GpuArray:
+        """Return a copy, which no capture notes: a replay downloads again, and makes its own."""
+        capture = self.queue.capture
+        if capture is None or not capture.is_active():
+            return self.copy(array)
+        capture.is_on = False
+        try:
+            return self.copy(array)
+        finally:
+            capture.is_on = True
+
     def copy(self, array: GpuArray) -> GpuArray:
-        """Copy an array on the device, with all bytes that its strides span; do not wait."""
-        low, high = array.layout.span
-        count = (high - low) * array.dtype.itemsize
-        buffer = self.memory.allocate(count)
-        if count:
-            self._copies.start(buffer, array.buffer, low * array.dtype.itemsize, count)
-        layout = array.layout._replace(offset=array.layout.offset - low)
-        return GpuArray(self, buffer, array.dtype, layout)
+        """Copy an array on the device to a new, C-contiguous one; do not wait."""
+        result = self.empty(array.shape, array.dtype)
+        itemsize = array.dtype.itemsize
+        if not array.layout.size:
+            return result
+        if array.layout.is_contiguous:
+            self._copies.start(
+                result.buffer, array.buffer, array.layout.offset * itemsize, array.layout.size * itemsize
+            )
+        else:
+            self._copies.gather(result, array)
+        return result
 
 
 def open_context(device: str = "opencl", name: str = "dev0", settings: Settings | None = None) -> Context:
@@ -331,8 +370,10 @@ def open_context(device: str = "opencl", name: str = "dev0", settings: Settings 
     return open_entry(name, resolve(device), settings)
 
 
-def open_entry(name: str, entry: DeviceEntry, settings: Settings | None) -> Context:
-    """Return a new context of a device (`open_context`).
+def open_entry(
+    name: str, entry: DeviceEntry, settings: Settings | None, queue: "cl.CommandQueue | None" = None
+) -> Context:
+    """Return a new context of a device (`open_context`), with the user's queue if there is one.
 
     Raises
     ------
@@ -340,7 +381,7 @@ def open_entry(name: str, entry: DeviceEntry, settings: Settings | None) -> Cont
         The device failed its self-check, or the driver cannot open it.
     """
     try:
-        return Context(name, entry, settings)
+        return Context(name, entry, settings, queue)
     except cl.Error as error:
         info = entry.info
         driver = f"driver: {info.platform} {info.driver}"

@@ -51,6 +51,24 @@ class DeviceQueue(Protocol):
     def expose_handle(self) -> "cl.CommandQueue":
         """Return the OpenCL queue for code that does not call `mark_submitted`."""
 
+    def is_same(self, queue: "cl.CommandQueue") -> bool:
+        """Return whether a pyopencl queue is this one."""
+
+    def wait_for_queue(self, other: "cl.CommandQueue | None", events: "Sequence[cl.Event]" = ()) -> None:
+        """Let later commands run after those of another queue, and after events."""
+
+    def order_before(self, other: "cl.CommandQueue") -> None:
+        """Let later commands of another queue run after those of this one."""
+
+    def read(self, array: np.ndarray, buffer: "cl.Buffer", offset: int = 0) -> None:
+        """Copy bytes of a buffer into a host array; wait for it."""
+
+    def flush(self) -> None:
+        """Hand enqueued commands to the device."""
+
+    def keep_for(self, user: Any, owner: Any) -> None:
+        """Keep the owner of memory as long as its user, and until the commands enqueued before its end have run."""
+
     def write(self, buffer: "cl.Buffer", array: np.ndarray, offset: int = 0) -> None:
         """Enqueue a copy of a host array into a buffer."""
 
@@ -92,6 +110,31 @@ class HostAddresses(Protocol):
         """Return a NumPy array over a device array; None if the host cannot access its memory."""
 
 
+class ArrayExports(Protocol):
+    """What the methods of an array call that give its memory to other code."""
+
+    def to_pyopencl(self, array: Any, queue: "cl.CommandQueue | None") -> Any:
+        """Return a ``pyopencl.array.Array`` over the memory."""
+
+    def to_buffer(self, array: Any, queue: "cl.CommandQueue | None") -> tuple[Any, int]:
+        """Return the buffer, and the offset of the first element in bytes."""
+
+    def host_view(self, array: Any, writeable: bool) -> np.ndarray:
+        """Return a NumPy array over the memory."""
+
+    def map(self, array: Any, mode: str) -> "AbstractContextManager[np.ndarray]":
+        """Return a context manager that maps the memory."""
+
+    def to_numpy(self, array: Any, dtype: Any, copy: bool | None) -> np.ndarray:
+        """Return a NumPy array, as ``__array__``."""
+
+    def dlpack(self, array: Any, **options: Any) -> Any:
+        """Return a capsule, as ``__dlpack__``."""
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """Return the device, as ``__dlpack_device__``."""
+
+
 class DeviceContext(Protocol):
     """An open device, as arrays, error flags and kernel launchers see it."""
 
@@ -111,8 +154,15 @@ class DeviceContext(Protocol):
     def mappings(self) -> HostAddresses:
         """Host addresses of buffers."""
 
+    @property
+    def exports(self) -> ArrayExports:
+        """What gives the memory of arrays to other code."""
+
     def kernel(self, source: KernelSource, function: str | None = None) -> Any:
         """Return a new kernel object of a source."""
+
+    def check_dtype(self, dtype: Any) -> np.dtype:
+        """Return `dtype` as a NumPy dtype, if the device supports it."""
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a C-contiguous device array with arbitrary values."""

@@ -1,9 +1,11 @@
 """The in-order queue of a context, and the objects that it keeps alive until its commands have run."""
 
+from collections.abc import Callable, Sequence
 from itertools import count
+from sys import getrefcount
 from time import perf_counter
 from typing import Any
-from weakref import ref
+from weakref import finalize, ref
 
 import numpy as np
 
@@ -16,19 +18,70 @@ from pytensor_cl.runtime.launch_capture import LaunchCapture
 _MAX_KEPT = 64  # objects that are kept for commands, after which the objects of finished commands are released
 
 
+class _Exposure:
+    """The pyopencl queue that code outside this package enqueues on, if it has a reference to it.
+
+    `may_be_held`: false if it had no reference when that was last asked, and has got none since.
+    """
+
+    __slots__ = ("handle", "may_be_held")
+
+    def __init__(self, handle: object) -> None:
+        self.handle = handle
+        self.may_be_held = True
+
+    def is_held(self) -> bool:
+        """Return whether other code has a reference."""
+        return getrefcount(self.handle) > _UNSHARED
+
+    def end(self) -> None:
+        """Note that other code has no reference any more."""
+        self.may_be_held = False
+        if self.is_held():  # another thread has got one meanwhile
+            self.may_be_held = True
+
+    def hand_out(self) -> Any:
+        """Return the queue for other code."""
+        handle = self.handle  # a reference first, and then the note: another thread may ask in between
+        self.may_be_held = True
+        return handle
+
+
+def _count_unshared() -> int:
+    """Return the reference count of an object that an attribute alone refers to, as `is_held` sees it."""
+    example = _Exposure(object())
+    return getrefcount(example.handle)
+
+
+_UNSHARED = _count_unshared()
+
+
+def _gone() -> None:
+    """Weak reference to an object that is gone."""
+
+
 class Queue:
     """An in-order command queue.
 
     `device`: the pyopencl device; `synchronous`: wait after each command, so that an error surfaces at the command that
     caused it; `hooks`: the driver's hooks; None: there are none; `handle`: the pyopencl queue; `capture`: the capture
     of launches that is under way; None if there is none; `may_take_long`: whether the next wait may take long: a driver
-    compiles, or the last wait was long. This thread then handles signals while another one waits.
+    compiles, or the last wait was long. This thread then handles signals while another one waits. `adopted`: the user's
+    pyopencl queue, which becomes the context's; None makes one.
     """
 
     def __init__(
-        self, context: "cl.Context", device: "cl.Device", synchronous: bool = False, hooks: QueueHooks | None = None
+        self,
+        context: "cl.Context",
+        device: "cl.Device",
+        synchronous: bool = False,
+        hooks: QueueHooks | None = None,
+        adopted: "cl.CommandQueue | None" = None,
     ) -> None:
-        self.handle = cl.CommandQueue(context, device)
+        if adopted is None:
+            self.handle = cl.CommandQueue(context, device)
+        else:
+            self.handle = cl.CommandQueue.from_int_ptr(adopted.int_ptr, retain=True)
         self.synchronous = synchronous
         self.capture: LaunchCapture | None = None
         self.hooks: QueueHooks = hooks or DefaultQueueHooks()
@@ -36,7 +89,8 @@ class Queue:
         # the same number.
         self._submitted: object = None
         self._completed: object = None
-        self._is_exposed = False
+        self._exposure = None if adopted is None else _Exposure(adopted)
+        self._own_handle = self.handle  # `handle` is another queue while a call is profiled
         self.may_take_long = False
         self._keeps_thread = not device.type & cl.device_type.CPU
         self._enqueue = cl.enqueue_nd_range_kernel
@@ -44,13 +98,21 @@ class Queue:
         self._numbers = count()
         # pyopencl's event of a host copy waits when it is destroyed: it is kept until the copy has ended.
         self._uploads: dict[int, cl.Event] = {}
-        self._host_arrays: dict[int, tuple[ref[Any], Any]] = {}
+        self._host_arrays: dict[int, tuple[Callable[[], Any], Any]] = {}
         self._used: dict[int, tuple[cl.Event, Any]] = {}
 
     @property
     def has_pending(self) -> bool:
         """Whether a command may have been enqueued for which no thread has waited."""
-        return self._is_exposed or self._submitted is not self._completed
+        if self._submitted is not self._completed:
+            return True
+        exposure = self._exposure
+        if exposure is None or not exposure.may_be_held:
+            return False
+        if not exposure.is_held():
+            exposure.end()
+            self._submitted = object()  # what it has enqueued before
+        return True
 
     @property
     def last_submission(self) -> object:
@@ -67,9 +129,39 @@ class Queue:
         self.hooks.on_submit()
 
     def expose_handle(self) -> "cl.CommandQueue":
-        """Return the pyopencl queue for code that does not call `mark_submitted`."""
-        self._is_exposed = True
-        return self.handle
+        """Return the pyopencl queue for code that does not call `mark_submitted`.
+
+        As long as that code has a reference to it, in an array of pyopencl for example, each wait is a real one.
+        """
+        if self._exposure is None:
+            self._exposure = _Exposure(cl.CommandQueue.from_int_ptr(self._own_handle.int_ptr, retain=True))
+        self.hooks.on_submit()
+        return self._exposure.hand_out()
+
+    def is_same(self, queue: "cl.CommandQueue") -> bool:
+        """Return whether a pyopencl queue is this one."""
+        return bool(queue.int_ptr == self._own_handle.int_ptr)
+
+    def wait_for_queue(self, other: "cl.CommandQueue | None", events: "Sequence[cl.Event]" = ()) -> None:
+        """Let commands that are enqueued from now on run after those of another queue of the context, and events."""
+        marks = list(events)
+        if other is not None and not self.is_same(other):
+            marks.append(cl.enqueue_marker(other))
+            other.flush()
+        if marks:
+            self.note_unsupported("a barrier")
+            self.mark_submitted()
+            try:
+                cl.enqueue_barrier(self.handle, wait_for=marks)
+            finally:
+                self.mark_submitted()
+
+    def order_before(self, other: "cl.CommandQueue") -> None:
+        """Let commands that another queue of the context gets from now on run after those of this one."""
+        if not self.is_same(other):
+            mark = cl.enqueue_marker(self.handle)
+            self.handle.flush()
+            cl.enqueue_barrier(other, wait_for=[mark])
 
     def expect_long_wait(self) -> None:
         """Note that the next wait may take long: a kernel may be compiled, or the last wait was long."""
@@ -162,6 +254,25 @@ class Queue:
         enqueued later.
         """
         self._host_arrays[next(self._numbers)] = ref(user), owner
+
+    def keep_for(self, user: Any, owner: Any) -> None:
+        """Keep the owner of memory as long as its user, and then until the commands enqueued before have run.
+
+        Unlike that of `keep_until_wait` the user may live for long: waits do not look at it.
+        """
+        finalize(user, self._keep_after, owner).atexit = False
+
+    def _keep_after(self, owner: Any) -> None:
+        if self.has_pending:
+            self._host_arrays[next(self._numbers)] = _gone, owner
+
+    def limit_kept(self) -> None:
+        """Keep what ended users of `keep_for` have left until a marker has run, if it is much."""
+        ended = [number for number, (user, _) in list(self._host_arrays.items()) if user is _gone]
+        if len(ended) > _MAX_KEPT:
+            kept = [self._host_arrays.pop(number, None) for number in ended]
+            self.keep_until_event(cl.enqueue_marker(self._own_handle), kept)
+            self._own_handle.flush()
 
     def keep_until_event(self, event: "cl.Event", what: Any) -> None:
         """Keep an object that a command uses without a reference of the driver until the command has run."""

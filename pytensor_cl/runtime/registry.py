@@ -13,9 +13,10 @@ import numpy as np
 
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, DeviceNotFound, OpenCLError, UnusableDevice
+from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, Settings, open_entry
-from pytensor_cl.runtime.device import DeviceEntry, resolve
+from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
 from pytensor_cl.runtime.fork import forked_error, is_forked, opened_contexts
 from pytensor_cl.runtime.memory.device_memory import MemoryInfo
 
@@ -170,6 +171,40 @@ def add_context(name: str, device: str) -> None:
         return
     _registry.specs[name] = device
     _registry.default = _registry.default or name
+
+
+def adopt_queue(queue: "cl.CommandQueue", name: str) -> None:
+    """Define a context that uses a user's pyopencl queue and its OpenCL context, and open it.
+
+    Raises
+    ------
+    ValueError
+        The queue is out of order, its OpenCL context has several devices or is in use under another name, its device is
+        a part of one, or the name is that of another context.
+    """
+    _check_flags()
+    if is_forked():
+        raise forked_error()
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise ValueError("the queue runs commands out of order, and arrays rely on their order: make one without that")
+    devices = queue.context.devices
+    if len(devices) > 1:
+        raise ValueError(
+            f"the OpenCL context of the queue has {len(devices)} devices, and a buffer would move between them: make a "
+            "context of one device, pyopencl.Context([device])"
+        )
+    entry = next((entry for entry in discover() if entry.handle == queue.device), None)
+    if entry is None:
+        raise ValueError("the device of the queue is a part of a device: use a queue of the whole device")
+    with _registry.lock:
+        same = next((c for c in opened_contexts() if c.cl_context == queue.context), None)
+        if same is not None:
+            raise ValueError(f"the OpenCL context of the queue is in use as {same.name!r} already")
+        if name in _registry.contexts or name in _registry.specs:
+            raise ValueError(f"context {name!r} is another one already: choose another name, use(queue, '{name}_2')")
+        settings = replace(_registry.settings(), **_registry.overrides)
+        _registry.contexts[name] = open_entry(name, entry, settings, queue)
+        add_context(name, entry.stable_spec)
 
 
 def defined_contexts() -> tuple[str, ...]:

@@ -6,7 +6,7 @@ elementary functions", so branch cuts and signed zeros are C99's.
 """
 
 from collections.abc import Callable
-from math import log
+from math import log, pi
 
 from pytensor import scalar as ps
 from pytensor.tensor.math import MulWithoutZeros
@@ -23,6 +23,8 @@ _SCALING = {
     "float32": ((2.0**125, 2.0**-4), (2.0**-80, 2.0**48)),
     "float64": ((2.0**1021, 2.0**-4), (2.0**-960, 2.0**108)),
 }
+# Beyond this the inverse hyperbolic tangent is the reciprocal and half of pi, to the last bit.
+_FAR = {"float32": 2.0**30, "float64": 2.0**60}
 # Beyond this tanh is 1 to the last bit.
 _SATURATED = {"float32": 11.0, "float64": 22.0}
 
@@ -54,6 +56,15 @@ def _shifted(z: Complex, by: int) -> Complex:
 
 def _is_infinite(z: Complex) -> Mask:
     return z.real.call("fabs").equals(INFINITY) | z.imag.call("fabs").equals(INFINITY)
+
+
+def _is_finite(x: Value) -> Mask:
+    return x.call("fabs") < INFINITY
+
+
+def _signed(value: float, x: Value) -> Value:
+    """Return a number with the sign of another one."""
+    return x.emitter.bind(x.emitter.literal(value, x.dtype).call("copysign", x))
 
 
 def _abs(emitter: Emitter, z: Complex) -> Value:
@@ -99,8 +110,8 @@ def _divide(emitter: Emitter, x: Complex, y: Complex) -> Complex:
     a, b = emitter.bind(x.real), emitter.bind(x.imag)
     first, second = emitter.bind(emitter.select(is_swapped, b, a)), emitter.bind(emitter.select(is_swapped, a, b))
     real = emitter.bind((first + emitter.bind(second * ratio)) * scale)
-    difference = emitter.bind(second - emitter.bind(first * ratio))
-    imag = emitter.bind(emitter.select(is_swapped, -difference, difference) * scale)
+    other = emitter.bind(first * ratio)
+    imag = emitter.bind(emitter.select(is_swapped, emitter.bind(other - second), emitter.bind(second - other)) * scale)
     by_zero = emitter.bind(y.real.call("fabs"))
     return emitter.select(~y.is_true(), Complex(a / by_zero, b / by_zero), Complex(real, imag))
 
@@ -165,13 +176,14 @@ def extreme(swapped: bool) -> Emit:
 def _exp(emitter: Emitter, z: Complex) -> Complex:
     """Return the exponential as two factors, so that the result overflows only where it must."""
     half = emitter.bind(emitter.bind(z.real * 0.5).call("exp"))
-    zero = emitter.literal(0, half.dtype)
 
     def scaled(x: Value) -> Value:
-        return emitter.bind(emitter.select(half.equals(0), zero, emitter.bind(half * x) * half))
+        return emitter.bind(emitter.select(half.equals(0), _signed(0, x), emitter.bind(half * x) * half))
 
     imag = scaled(emitter.bind(z.imag.call("sin")))
-    return Complex(scaled(emitter.bind(z.imag.call("cos"))), emitter.select(z.imag.equals(0), z.imag, imag))
+    real = scaled(emitter.bind(z.imag.call("cos")))
+    real = emitter.bind(emitter.select(z.real.equals(INFINITY) & ~_is_finite(z.imag), z.real, real))
+    return Complex(real, emitter.select(z.imag.equals(0), z.imag, imag))
 
 
 def _expm1(emitter: Emitter, z: Complex) -> Complex:
@@ -263,18 +275,29 @@ def _pow(emitter: Emitter, x: Complex, y: Complex) -> Complex:
 
 def _grown(emitter: Emitter, angle: Value, name: str, argument: Value) -> Value:
     """A hyperbolic function times one of an angle: zero times infinity is zero here."""
-    grown = emitter.bind(emitter.bind(argument.call(name)) * angle)
+    own = emitter.bind(argument.call(name))
+    grown = emitter.bind(own * angle)
+    if name == "sinh":  # of zero it is zero, of whatever angle
+        grown = emitter.bind(emitter.select(argument.equals(0) & angle.is_nan(), argument, grown))
     return emitter.bind(emitter.select(angle.equals(0), angle, grown))
+
+
+def _without_angle(emitter: Emitter, z: Complex, name: str, real: Value) -> Value:
+    """Return the real part; that of an infinite number whose angle is unknown is infinite."""
+    infinite = z.real.call("fabs").equals(INFINITY) & ~_is_finite(z.imag)
+    return emitter.bind(emitter.select(infinite, z.real if name == "sinh" else z.real.call("fabs"), real))
 
 
 def _sinh(emitter: Emitter, z: Complex) -> Complex:
     cos, sin = emitter.bind(z.imag.call("cos")), emitter.bind(z.imag.call("sin"))
-    return Complex(_grown(emitter, cos, "sinh", z.real), _grown(emitter, sin, "cosh", z.real))
+    real = _without_angle(emitter, z, "sinh", _grown(emitter, cos, "sinh", z.real))
+    return Complex(real, _grown(emitter, sin, "cosh", z.real))
 
 
 def _cosh(emitter: Emitter, z: Complex) -> Complex:
     cos, sin = emitter.bind(z.imag.call("cos")), emitter.bind(z.imag.call("sin"))
-    return Complex(_grown(emitter, cos, "cosh", z.real), _grown(emitter, sin, "sinh", z.real))
+    real = _without_angle(emitter, z, "cosh", _grown(emitter, cos, "cosh", z.real))
+    return Complex(real, _grown(emitter, sin, "sinh", z.real))
 
 
 def _tanh(emitter: Emitter, z: Complex) -> Complex:
@@ -290,9 +313,10 @@ def _tanh(emitter: Emitter, z: Complex) -> Complex:
     real = emitter.bind(slope * sinh) * emitter.bind((square + 1).call("sqrt")) / rest
     # The imaginary part decays on: 4 sin(y) cos(y) exp(-2 |x|) is 4 tan(y) / (1 + tan(y)**2) exp(-2 |x|).
     decayed = emitter.bind(tan / slope * 4) * emitter.bind(emitter.bind(size * -2).call("exp"))
-    one = emitter.literal(1, size.dtype).call("copysign", z.real)
-    near = emitter.bind(Complex(real, tan / rest))
-    return emitter.select(size > limit, Complex(one, emitter.bind(decayed)), near)
+    decayed = emitter.bind(emitter.select(size.equals(INFINITY) & tan.is_nan(), _signed(0, z.imag), decayed))
+    real = emitter.bind(emitter.select(z.real.equals(0), z.real, emitter.bind(real)))
+    imag = emitter.bind(emitter.select(z.imag.equals(0), z.imag, emitter.bind(tan / rest)))
+    return emitter.select(size > limit, Complex(_signed(1, z.real), decayed), Complex(real, imag))
 
 
 def _asinh(emitter: Emitter, z: Complex) -> Complex:
@@ -300,19 +324,34 @@ def _asinh(emitter: Emitter, z: Complex) -> Complex:
     down = emitter.bind(_sqrt(emitter, _shifted(_times_i(z), 1)))
     cross = emitter.bind(up.real * down.imag) - emitter.bind(down.real * up.imag)
     dot = emitter.bind(up.real * down.real) - emitter.bind(up.imag * down.imag)
-    return Complex(emitter.bind(cross).call("asinh"), z.imag.call("atan2", emitter.bind(dot)))
+    near = emitter.bind(Complex(emitter.bind(cross).call("asinh"), z.imag.call("atan2", emitter.bind(dot))))
+    imag = emitter.bind(emitter.select(z.imag.equals(0), z.imag, near.imag))
+    angle = emitter.bind(z.imag.call("atan2", z.real.call("fabs")))
+    return emitter.select(_is_infinite(z), Complex(_signed(INFINITY, z.real), angle), Complex(near.real, imag))
 
 
 def _acos(emitter: Emitter, z: Complex) -> Complex:
     below, above = (emitter.bind(_sqrt(emitter, _shifted(w, 1))) for w in (-z, z))
     cross = emitter.bind(above.real * below.imag) - emitter.bind(above.imag * below.real)
-    return Complex(below.real.call("atan2", above.real) * 2, emitter.bind(cross).call("asinh"))
+    real = emitter.bind(below.real.call("atan2", above.real) * 2)
+    real = emitter.bind(emitter.select(z.real.equals(0) & z.imag.is_nan(), _half_pi(emitter, real), real))
+    angle = emitter.bind(z.imag.call("fabs").call("atan2", z.real))
+    infinite = Complex(angle, emitter.bind(-_signed(INFINITY, z.imag)))
+    return emitter.select(_is_infinite(z), infinite, Complex(real, emitter.bind(emitter.bind(cross).call("asinh"))))
 
 
 def _acosh(emitter: Emitter, z: Complex) -> Complex:
     below, above = (emitter.bind(_sqrt(emitter, _shifted(z, by))) for by in (-1, 1))
     dot = emitter.bind(below.real * above.real) + emitter.bind(below.imag * above.imag)
-    return Complex(emitter.bind(dot).call("asinh"), below.imag.call("atan2", above.real) * 2)
+    real = emitter.bind(emitter.bind(dot).call("asinh"))
+    imag = emitter.bind(below.imag.call("atan2", above.real) * 2)
+    imag = emitter.bind(emitter.select(z.real.equals(0) & z.imag.is_nan(), _half_pi(emitter, imag), imag))
+    infinite = Complex(emitter.literal(INFINITY, real.dtype), _angle(emitter, z))
+    return emitter.select(_is_infinite(z), infinite, Complex(real, imag))
+
+
+def _half_pi(emitter: Emitter, like: Value) -> Value:
+    return emitter.literal(pi / 2, like.dtype)
 
 
 def _atanh(emitter: Emitter, z: Complex) -> Complex:
@@ -321,7 +360,15 @@ def _atanh(emitter: Emitter, z: Complex) -> Complex:
     square = emitter.bind(y * y)
     real = emitter.bind(emitter.bind(x * 4 / (emitter.bind(rest * rest) + square)).call("log1p") * 0.25)
     imag = emitter.bind(y * 2).call("atan2", emitter.bind(rest * (x + 1)) - square) * 0.5
-    return Complex(real.call("copysign", z.real), imag)
+    real = emitter.bind(emitter.select(x.equals(0), x, emitter.bind(real)))
+    infinite = _is_infinite(z)
+    large, ratio, _ = _magnitudes(emitter, z)
+    is_far = infinite | (large > _FAR[x.dtype])
+    inverse = emitter.bind(emitter.bind(emitter.bind(x / large) / large) / emitter.bind(ratio * ratio + 1))
+    inverse = emitter.bind(emitter.select(infinite, emitter.literal(0, x.dtype), inverse))
+    right = emitter.bind(emitter.select(y.is_nan(), y, _signed(pi / 2, y)))
+    real = emitter.bind(emitter.select(is_far, inverse, real))
+    return Complex(real.call("copysign", z.real), emitter.select(is_far, right, emitter.bind(imag)))
 
 
 def _turned(function: Callable[[Emitter, Complex], Complex]) -> Emit:

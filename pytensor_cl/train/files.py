@@ -107,6 +107,7 @@ def save(path: str | os.PathLike[str], what: Any, *, metadata: Mapping[str, str]
     TypeError
         If a dtype has no place in such a file, as complex128.
     """
+    check_folder(path)
     arrays, generators = _collect(what)
     library = _safetensors()
     # ascontiguousarray would make () to (1,); the writer takes the memory as it lies, so the order must be C.

@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from threading import get_ident
 from typing import Any, NamedTuple, NoReturn
@@ -34,6 +35,17 @@ _DTYPES = {
 }
 """NumPy dtypes of arrays to which a pointer to an OpenCL C type may point; the first one is that of a number."""
 _COMPLEX = {"float2": "complex64", "double2": "complex128"}
+
+
+def dtypes_of(parameter: Parameter) -> tuple[np.dtype, ...]:
+    """Return the dtypes that arrays of a pointer, or a number, may have, the usual one first; empty if any will do."""
+    found = _TYPE.fullmatch(parameter.type)
+    if found is None:
+        return ()
+    complex_name = _COMPLEX.get(parameter.type)
+    names = (*([complex_name] if complex_name else []), *_DTYPES[found[1]])
+    return tuple(map(np.dtype, names))
+
 
 _is_dense = lru_cache(1024)(Layout.is_contiguous.fget)  # type: ignore[attr-defined]
 
@@ -139,7 +151,7 @@ class KernelArguments:
             return _Pointer(context, where, parameter, strided)
         found = _TYPE.fullmatch(parameter.type)
         if found is None:
-            return _Struct(where, parameter.type, structs)
+            return _Struct(where, parameter.type, structs if context.info.features.struct_arguments else None)
         if found[2]:
             return _Vector(where, found[1], int(found[2]))
         return (_Float if found[1] in ("half", "float", "double") else _Integer)(where, _DTYPES[found[1]][0])
@@ -271,12 +283,17 @@ class _Struct:
 
     __slots__ = ("_layouts", "_type", "_where")
 
-    def __init__(self, where: str, kind: str, layouts: StructLayouts) -> None:
+    def __init__(self, where: str, kind: str, layouts: StructLayouts | None) -> None:
         self._where, self._type, self._layouts = where, kind, layouts
 
     def __call__(self, value: Any, backs: WriteBacks) -> bytes:
         _refuse_array(value, self._where)
         dtype = getattr(value, "dtype", None)
+        if self._layouts is None:
+            raise TypeError(
+                f"{self._where}: the driver passes no structs by value: declare __global const {self._type} *, and "
+                "pass an array of uint8 with the bytes"
+            )
         if isinstance(dtype, np.dtype) and dtype.names and not getattr(value, "ndim", 0):
             return self._layouts.pack(self._type, np.asarray(value), self._where)
         if isinstance(value, np.generic):
@@ -347,9 +364,8 @@ class _Pointer:
         self._strided, self._writes = strided, not parameter.is_const
         found = _TYPE.fullmatch(parameter.type)
         self._lanes = 1 if found is None else {None: 1, "3": 4}.get(found[2]) or int(found[2])
-        names = () if found is None else (*_DTYPES[found[1]], *filter(None, [_COMPLEX.get(parameter.type)]))
         # Empty: structs, void and types of headers; arrays of any dtype can hold their bytes.
-        self._dtypes = frozenset(map(np.dtype, names))
+        self._dtypes = frozenset(dtypes_of(parameter))
 
     def __call__(self, value: Any, backs: WriteBacks) -> Any:
         if type(value) is not GpuArray:
@@ -414,7 +430,8 @@ class _Pointer:
         begin = array.layout.offset * itemsize
         if context.queue.capture is None and begin % (context.device.mem_base_addr_align // 8) == 0:
             whole = cl.Buffer.from_int_ptr(array.buffer.int_ptr, retain=True)  # the pool's type has no sub-buffers
-            return whole.get_sub_region(begin, array.nbytes)
+            with suppress(cl.Error):  # it is itself a part of a buffer, of which there are no parts
+                return whole.get_sub_region(begin, array.nbytes)
         copied = dense_copy(array)
         if self._writes:
             backs.append(WriteBack(copied, array))

@@ -1,15 +1,18 @@
 """Launches of a raw kernel as an operation: shapes by a signature, outputs that are allocated, batches."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.routines.base.routine import Plans, ValueArgument
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
 from pytensor_cl.user_kernels.arguments import dense_copy
 from pytensor_cl.user_kernels.raw import RawKernel, Size
 
@@ -116,36 +119,51 @@ class _Plan(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-class RawLaunches:
-    """A raw kernel as a routine: it is called with inputs and returns new outputs.
+class RawOperation(NamedTuple):
+    """A raw kernel as an operation on arrays.
 
-    `op`: the name of the operation, for messages; `inputs`, `outputs`: names of the arrays, of which the kernel takes
-    those in its ``strided`` with any strides; `output_dtypes`: dtypes of the outputs; `launch`: computes a launch; None
-    is one work-item for each element of the first output; `shapes`: computes the shapes of the outputs; None takes
-    the signature's.
+    `name`: the name, for messages; `inputs`, `outputs`: names of the arrays, of which the kernel takes those in its
+    ``strided`` with any strides; `output_dtypes`: dtypes of the outputs; `launch`: computes a launch; None is one
+    work-item for each element of the first output; `shapes`: computes the shapes of the outputs; None takes the
+    signature's; `value_arguments`: the inputs that are numbers of the host, which the kernel takes by value.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        kernel: RawKernel,
-        op: str,
-        signature: Signature,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        output_dtypes: Sequence[str],
-        launch: LaunchFunction | None,
-        shapes: ShapeFunction | None,
-    ) -> None:
-        self.context, self.kernel = context, kernel
-        self._op, self._signature = op, signature
-        self._names = (*inputs, *outputs)
-        self._strided = [name in kernel.strided for name in self._names]
-        self._dtypes = [np.dtype(dtype) for dtype in output_dtypes]
-        self._launch, self._shapes = launch, shapes
-        self._built = kernel.built(context)
+    name: str
+    kernel: RawKernel
+    signature: Signature
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    launch: LaunchFunction | None = None
+    shapes: ShapeFunction | None = None
+    value_arguments: Mapping[int, ValueArgument] = MappingProxyType({})
+
+
+class RawLaunches:
+    """Routine of a raw operation: it is called with inputs and returns new outputs.
+
+    `value_arguments`: as those of the operation.
+    """
+
+    def __init__(self, context: Context, operation: RawOperation) -> None:
+        self.context = context
+        self._operation, self._op = operation, operation.name
+        self._kernel, self._signature = operation.kernel, operation.signature
+        self._names = (*operation.inputs, *operation.outputs)
+        self._strided = [name in operation.kernel.strided for name in self._names]
+        self._dtypes = [np.dtype(dtype) for dtype in operation.output_dtypes]
+        self.value_arguments = operation.value_arguments
+        self._built = operation.kernel.built(context)
         self._plans: Plans[_Plan] = Plans()
         self._known_shapes: Plans[tuple[tuple[int, ...], ...]] = Plans()
+
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Return nothing: the program is the user's own, and built already."""
+        return ()
+
+    def value_kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernel that takes `value_arguments`."""
+        return (self._built.kernel,)
 
     def output_shapes(self, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of the outputs for those of inputs without batch dimensions."""
@@ -154,14 +172,14 @@ class RawLaunches:
 
     def _compute_shapes(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         lengths = self._signature.lengths(self._op, shapes)
-        if self._shapes is not None:
-            return tuple(self._shapes(shapes))
+        if self._operation.shapes is not None:
+            return tuple(self._operation.shapes(shapes))
         return tuple(
             tuple(name if isinstance(name, int) else lengths[name] for name in dimensions)
             for dimensions in self._signature.outputs
         )
 
-    def __call__(self, *inputs: GpuArray | np.generic) -> tuple[GpuArray, ...]:
+    def __call__(self, *inputs: Any) -> tuple[GpuArray, ...]:
         """Enqueue the kernel for each entry of the batch; return new, C-contiguous outputs."""
         cores = [len(dimensions) for dimensions in self._signature.inputs]
         shapes = [getattr(x, "shape", ()) for x in inputs]
@@ -199,18 +217,18 @@ class RawLaunches:
         arguments = list(plan.arguments)
         for place, number in plan.places:
             arguments[place] = arrays[number]
-        self.kernel.enqueue(self.context, plan.grid, plan.block, arguments)
+        self._kernel.enqueue(self.context, plan.grid, plan.block, arguments)
 
     # The launch
 
     def _plan(self, layouts: Sequence[Layout | None], dtypes: Sequence[Any], count: int) -> _Plan:
         infos = [ArrayInfo(layout or Layout((), ()), dtype) for layout, dtype in zip(layouts, dtypes, strict=True)]
-        if self._launch is None:
+        if self._operation.launch is None:
             size = infos[count].size
             parameters = self._built.parameters
             found: Any = (size, None, (*infos, *[size] * (len(parameters) - len(infos))))
         else:
-            found = self._launch(*infos)
+            found = self._operation.launch(*infos)
         if not isinstance(found, tuple | list) or len(found) != 3 or not isinstance(found[2], tuple | list):
             raise TypeError(f"op {self._op}: launch= returns (grid, block, args), not {found!r}")
         grid, block, arguments = found
@@ -241,10 +259,12 @@ def check_const(op: str, name: str, parameter: Any) -> None:
 
 
 def _repeated(value: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array repeated along batch dimensions; a number is the same for all entries."""
-    return value.with_layout(value.layout.broadcast_to(shape)) if isinstance(value, GpuArray) else value
+    """Return an array, or numbers of the host, repeated along batch dimensions."""
+    if isinstance(value, GpuArray):
+        return value.with_layout(value.layout.broadcast_to(shape))
+    return np.broadcast_to(value, shape)
 
 
 def _entry(value: Any, index: tuple[int, ...]) -> Any:
     """Return an entry of a batch."""
-    return value.with_layout(value.layout.subscript(index)) if isinstance(value, GpuArray) else value
+    return value.with_layout(value.layout.subscript(index)) if isinstance(value, GpuArray) else value[index]

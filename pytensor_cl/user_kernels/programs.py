@@ -192,7 +192,9 @@ class UserProgram:
         Raises `ValueError`: there is no kernel of that name.
         """
         try:
-            return self.context.programs.own_kernel(self._program, name)
+            kernel = self.context.programs.own_kernel(self._program, name)
+            kernel.handle.num_args  # noqa: B018  # NVIDIA's driver raises the error for an unknown name here
+            return kernel
         except cl.Error as error:
             raise ValueError(self._missing(name)) from error
 

@@ -12,18 +12,14 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.user_kernels.arguments import copy_into
+from pytensor_cl.user_kernels.c_text import KEYWORDS
 from pytensor_cl.user_kernels.programs import BuiltKernel, UserProgram, split_options, user_program
-from pytensor_cl.user_kernels.signature import Parameter
+from pytensor_cl.user_kernels.signature import Parameter, parsed_parameters
 
 Size = int | Sequence[int]
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MOST_SIZES = 256
 """Checked NDRanges that a kernel keeps."""
-_KEYWORDS = """
-    auto bool break case char const constant continue default do double else enum extern float for global goto half if
-    inline int kernel local long private register restrict return short signed sizeof static struct switch typedef
-    uchar uint ulong union unsigned ushort void volatile while
-"""
 
 
 class RawKernel:
@@ -181,6 +177,11 @@ class RawKernel:
         """Return the parameters as they are declared, from the program that is built for a device."""
         return tuple(self.built(get_context(device)).parameters)
 
+    def declared(self) -> list[Parameter]:
+        """Return the parameters from the text; where macros hide them, from the program of the default device."""
+        code = self.code if isinstance(self.code, str) else ""
+        return parsed_parameters(code, self.name, self.options) or self.built(get_context()).parameters
+
     # The launch
 
     def __call__(self, grid: Size, block: Size | None, args: Sequence[Any], *, shared_mem: int = 0) -> None:
@@ -195,7 +196,7 @@ class RawKernel:
             )
         for value in args:
             if type(value) is GpuArray:
-                self.enqueue(value.context, grid, block, args)  # type: ignore[arg-type]
+                self.enqueue(value.context, grid, block, args)
                 return
         self.enqueue(get_context(), grid, block, args)
 
@@ -229,7 +230,7 @@ def _checked_name(name: str) -> str:
         raise TypeError(f"the name of a kernel is a text, not {type(name).__name__}: RawKernel(code, name)")
     if not _IDENTIFIER.fullmatch(name):
         raise ValueError(f"{name!r} cannot be the name of a kernel: names have letters, digits and _")
-    if name.removeprefix("__") in _KEYWORDS.split():
+    if name.removeprefix("__") in KEYWORDS:
         raise ValueError(f"{name!r} is a word of OpenCL C: choose another name")
     return name
 

@@ -85,6 +85,14 @@ def read_parameters(kernel: "cl.Kernel", name: str, code: str, options: Sequence
     return [Parameter(n, resolve(kind, aliases), space, is_const) for n, kind, space, is_const in described]
 
 
+def parsed_parameters(code: str, name: str, options: Sequence[str]) -> list[Parameter]:
+    """Return the parameters of a kernel from its text; an empty list if they cannot be read."""
+    aliases = dict(_aliases(code, options))
+    return [
+        Parameter(n, resolve(kind, aliases), space, is_const) for n, kind, space, is_const in _from_text(code, name)
+    ]
+
+
 _Described = list[tuple[str, str, str, bool]]
 
 

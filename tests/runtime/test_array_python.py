@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from pytensor_cl.errors import UnsupportedIndex
+from pytensor_cl.runtime.array import GpuArray
 
 
 @pytest.fixture
@@ -26,25 +26,24 @@ def scalar(context):
 
 
 @pytest.mark.parametrize("compare", [operator.eq, operator.ne])
-def test_comparison_is_that_of_the_elements(context, array, value, compare):
+def test_comparison_is_that_of_the_elements_on_the_device(context, array, value, compare):
     changed = value.copy()
     changed[1, 2] = 0
-    for other in (value, changed, value[0], 3.0, np.float32(3), [1, 2, 3], True, np.array(3)):
-        expected = compare(value, np.asarray(other))
+    for other in (3.0, np.float32(3), True, np.array(3), 10**30):
         for got in (compare(array, other), compare(other, array)):
-            assert isinstance(got, np.ndarray)
-            np.testing.assert_array_equal(got, expected)
+            assert isinstance(got, GpuArray) and got.dtype == "bool"
+            np.testing.assert_array_equal(got, compare(value, np.asarray(other)))
     np.testing.assert_array_equal(compare(array, context.from_host(changed)), compare(value, changed))
-    np.testing.assert_array_equal(compare(array.T, value.T), compare(value.T, value.T))
+    np.testing.assert_array_equal(compare(array.T, array.T), compare(value.T, value.T))
 
 
 def test_comparison_with_what_is_no_array(array):
-    for other in (None, "a", object(), {}):
+    for other in (None, "a", object(), {}, [1, 2, 3]):
         assert (array == other) is False and (other == array) is False
         assert (array != other) is True and (other != array) is True
-    with pytest.raises(ValueError, match="broadcast"):
+    with pytest.raises(TypeError, match="asarray"):
         operator.eq(array, np.zeros(7))
-    assert pytest.approx(np.array([[1, 2, 3], [4, 5, 6]])) == array
+    assert pytest.approx(np.array([[1, 2, 3], [4, 5, 6]])) == np.asarray(array)
 
 
 def test_arrays_are_not_hashable(array):
@@ -71,11 +70,10 @@ def test_iteration_gives_views(array, value, scalar):
         len(scalar(3))
 
 
-@pytest.mark.parametrize("items", [True, np.True_, (0, False), [0, 1], np.array([0]), 1.0, "a", (..., ...)], ids=repr)
+@pytest.mark.parametrize("items", [1.0, "a", (..., ...), [0.5], np.array([0.5])], ids=repr)
 def test_other_indices_are_refused(array, items):
-    with pytest.raises(UnsupportedIndex, match="np.asarray|graph") as caught:
+    with pytest.raises(IndexError, match="integers|ellipsis"):
         array[items]
-    assert isinstance(caught.value, TypeError) and isinstance(caught.value, IndexError)
 
 
 def test_new_axes_and_integers_of_any_kind(array, value, scalar):
@@ -85,9 +83,11 @@ def test_new_axes_and_integers_of_any_kind(array, value, scalar):
     np.testing.assert_array_equal(array[scalar(0, "int32") : scalar(1, "int64")], value[0:1])
 
 
-def test_assignment_is_refused(array):
-    with pytest.raises(TypeError, match="set_subtensor"):
-        array[0] = 1
+def test_read_only_arrays_refuse_assignment(array):
+    array.readonly = True
+    for view in (array, array[0], array.T):
+        with pytest.raises(ValueError, match=r"read-only.*x.copy\(\)"):
+            view[0] = 1
 
 
 def test_item_and_tolist(array, value, scalar):
@@ -116,38 +116,11 @@ def test_conversion_to_python_scalars(scalar, array):
     assert format(array, "") == str(array)
 
 
-def test_no_arithmetic_yet(array, value):
-    np_value = value
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "matmul",
-        "and_",
-        "or_",
-        "xor",
-        "lshift",
-        "lt",
-        "ge",
-    ):
-        function = getattr(operator, name)
-        for left, right in (
-            (array, 1),
-            (1, array),
-            (array, np_value),
-            (np_value, array),
-            (array, array),
-            (np.float32(2), array),
-        ):
-            with pytest.raises(TypeError, match=r"pytensor.function|np.asarray"):
+def test_host_arrays_are_refused_in_operators(array, value):
+    for function in (operator.add, operator.mul, operator.lt, operator.matmul):
+        for left, right in ((array, value), (value, array)):
+            with pytest.raises(TypeError, match="asarray"):
                 function(left, right)
-    for function in (operator.neg, abs, operator.invert, operator.pos):
-        with pytest.raises(TypeError, match=r"pytensor.function|np.asarray"):
-            function(array)
 
 
 def test_others_may_still_define_operators_with_arrays(array):
@@ -164,36 +137,31 @@ def test_others_may_still_define_operators_with_arrays(array):
     assert (array == Other()) == "eq"
 
 
-def test_export_without_a_copy_is_refused(array, value):
-    with pytest.raises(BufferError, match=r"np.asarray\(r\)"):
-        np.from_dlpack(array, copy=False)
-    with pytest.raises(ValueError, match="without a copy"):
-        np.asarray(array, copy=False)
+def test_export_to_numpy(array, value):
     for options in ({}, {"copy": True}, {"copy": None}, {"device": "cpu"}):
         np.testing.assert_array_equal(np.from_dlpack(array, **options), value)
 
 
-def test_zero_dimensional_arrays_print_their_value(context, scalar, monkeypatch):
+def test_printing_does_not_wait_for_the_device(context, scalar, monkeypatch):
     one = scalar(2.5)
-    assert repr(one) == f"GpuArray(2.5, dtype=float32, context={context.name!r})" == str(one)
     monkeypatch.setattr(type(context), "download", lambda *_: 1 / 0)
-    assert repr(one) == f"GpuArray(shape=(), dtype=float32, context={context.name!r})"
+    assert repr(one) == f"GpuArray(shape=(), dtype=float32, context={context.name!r})" == str(one)
 
 
 def test_copies_and_pickles_compare_equal(array):
     for made in (copy.copy(array), copy.deepcopy({"a": array})["a"], pickle.loads(pickle.dumps(array))):
-        assert made is not array and (made == array).all()
+        assert made is not array and bool((made == array).all())
     np.testing.assert_array_equal(array, np.asarray(array))
     np.testing.assert_allclose(array, np.asarray(array))
 
 
 def test_methods_of_other_arrays_are_named_with_what_to_write(array):
-    for name in ("sum", "mean", "reshape", "astype", "any", "flatten"):
-        with pytest.raises(AttributeError, match=rf"no attribute '{name}'.*np.asarray\(r\).{name}.*pytensor.function"):
+    for name in ("partition", "tobytes", "choose"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'.*np.asarray\(r\).{name}"):
             getattr(array, name)
     for name in ("get", "numpy", "cpu"):
         with pytest.raises(AttributeError, match=rf"no attribute '{name}'.*np.asarray\(r\)"):
             getattr(array, name)
     with pytest.raises(AttributeError, match=r"no attribute 'nosuch'$"):
         array.nosuch
-    assert not hasattr(array, "sum") and not hasattr(array, "__array_interface__")
+    assert not hasattr(array, "__array_interface__")

@@ -175,3 +175,27 @@ def test_infinities_and_nan(context, schedule, dtypes, rng):
         good = parts_agree(np.real(got), np.real(want)) & parts_agree(np.imag(got), np.imag(want))
         shown = [a[~good][:6] for a in arrays], got[~good][:6], want[~good][:6]
         assert good.all(), (str(op), *shown)
+
+
+INVERSES = (ps.arccos, ps.arccosh, ps.arcsin, ps.arcsinh, ps.arctan, ps.arctanh)
+FUNCTIONS = (ps.cos, ps.cosh, ps.exp, ps.sin, ps.sinh, ps.tan, ps.tanh)
+
+
+@pytest.mark.parametrize("functions", [INVERSES, FUNCTIONS], ids=["inverses", "functions"])
+def test_functions_of_infinite_parts_and_nan(context, functions):
+    """C99's annex G, as NumPy has it; it leaves the sign open where the other part is NaN."""
+    parts = np.array([0, 1, -1, 0.5, -2, 1e30, np.inf, -np.inf, np.nan], "float32")
+    z = np.zeros((9, 9), "complex64")
+    z.real, z.imag = parts[:, None], parts
+    large = np.float32(1e30)
+    z = z[~((np.abs(z.real) == large) & (z.imag != 0) | (np.abs(z.imag) == large) & (z.real != 0))]
+    inputs = [ps.complex64()]
+    composite = ps.Composite(inputs, [op(*inputs) for op in functions])
+    function = element_function(composite, ("complex64",), ("complex64",) * len(functions))
+    routine = Elemwise(context, function, ((False,),), 1, (False,), "simt")
+    for op, output in zip(functions, routine(context.from_host(z)), strict=True):
+        got, want = output.to_host(), on_host(op, [z])
+        is_open = np.isnan(want.real) | np.isnan(want.imag)
+        for a, b in ((got.real, want.real), (got.imag, want.imag)):
+            a, b = np.where(is_open, np.abs(a), a), np.where(is_open, np.abs(b), b)
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=str(op))

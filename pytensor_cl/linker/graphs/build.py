@@ -108,8 +108,8 @@ class _GraphBuilder:
         context, found = self._context, self._resolve(memory)
         if isinstance(found, BufferBinding):
             self._read_as_arrays.add(found)
-            return lambda: GpuArray(context, found.buffer, dtype, layout)
-        return lambda: GpuArray(context, found, dtype, layout)
+            return lambda: _array_like(found.array_ref(), GpuArray(context, found.buffer, dtype, layout))
+        return lambda: GpuArray(context, found, dtype, layout, readonly=True)  # a constant
 
     # Steps of nodes
 
@@ -396,6 +396,13 @@ class _GraphBuilder:
         known = {**trace.arguments, **trace.values}
         values = (known[v] if v in known else peeking(storage[v])[0] for v in trace.parameters.guarded)
         return layouts, tuple(map(freeze_value, values))
+
+
+def _array_like(source: GpuArray | None, array: GpuArray) -> GpuArray:
+    """Return an array in the memory of another one with what that says of the memory: who owns it, and who writes."""
+    if source is not None:
+        array.readonly, array.owner = source.readonly, source.owner
+    return array
 
 
 def _scalar_setter(convert: Any, kernel: BoundKernel, index: int) -> Callable[[Any], None]:

@@ -61,7 +61,8 @@ class BufferDonation:
         The callers must have no variable that is the array: it would be one more reference.
         """
         self._out[0] = None
-        if _reference_counts(old) == self._expected_counts:
+        # Other code may refer to memory that this package has not allocated, without a reference to the array.
+        if _reference_counts(old) == self._expected_counts and old[0].owner is None and not old[0].readonly:
             self.reuse_count += 1
             self.array = old[0]
         else:

@@ -198,7 +198,8 @@
         push(above, whole[k], whole[k - 1]);
       }
     }
-    for (let sweep = 0; sweep < data.sweeps; sweep++) {
+    const sweeps = next <= data.large ? data.sweeps : data.few;
+    for (let sweep = 0; sweep < sweeps; sweep++) {
       const down = sweep % 2 === 0;
       for (let i = 1; i < rows.length; i++) {
         const k = down ? i : rows.length - 1 - i;
@@ -218,7 +219,7 @@
       let left = -gaps[k].reduce((sum, g) => sum + g, 0) / 2;
       row.forEach((n, j) => { left += j ? gaps[k][j - 1] : 0; x.set(n, left); });
     });
-    for (let sweep = 0; sweep < data.sweeps; sweep++) {
+    for (let sweep = 0; sweep < sweeps; sweep++) {
       const down = sweep % 2 === 0;
       for (let i = 0; i < rows.length; i++) {
         const k = down ? i : rows.length - 1 - i;
@@ -250,8 +251,12 @@
   function path(start, bends, end) {
     const all = [start, ...bends, end];
     let d = `M${start[0]} ${start[1]}`;
+    let last = 0;
     for (let k = 1; k < all.length; k++) {
-      const [x0, y0] = all[k - 1], [x1, y1] = all[k], half = (y1 - y0) / 2;
+      const isInside = last > 0 && k < all.length - 2 && all[last][0] === all[k][0] && all[k][0] === all[k + 1][0];
+      if (isInside) continue;
+      const [x0, y0] = all[last], [x1, y1] = all[k], half = (y1 - y0) / 2;
+      last = k;
       d += `C${x0} ${y0 + half} ${x1} ${y1 - half} ${x1} ${y1}`;
     }
     return d;

@@ -13,6 +13,7 @@ from pytensor.graph.basic import Apply
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.reports.flops import bytes_moved, flops
 from pytensor_cl.linker.reports.page import fragment, page, save
+from pytensor_cl.linker.reports.plots import plot_roofline, plot_timeline
 from pytensor_cl.linker.reports.tables import UNLIMITED, WIDEST, Table, html, text, to_scale
 from pytensor_cl.linker.reports.trace import write_trace
 from pytensor_cl.linker.run.timed_call import TimedCall, TimedStep
@@ -370,8 +371,6 @@ class Profile:
         IndexError
             There is no such call.
         """
-        from pytensor_cl.linker.reports.plots import plot_timeline
-
         self._check_entered()
         self._flush()
         return plot_timeline(self.functions, self._traced, axes, call)
@@ -401,8 +400,6 @@ class Profile:
         ValueError
             No node has operations that are counted.
         """
-        from pytensor_cl.linker.reports.plots import plot_roofline
-
         return plot_roofline(self.nodes, self.peaks() if peaks is None else peaks, axes)
 
 

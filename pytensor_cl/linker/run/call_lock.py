@@ -147,14 +147,14 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _lock_of(frame: FrameType) -> Any:
     """Return the lock that a frame holds, if it is one of a call."""
-    if frame.f_code is SerialFunction.__call__.__code__:
+    if frame.f_code in (SerialFunction.__call__.__code__, SerialFunction._call_accepted.__code__):
         return frame.f_locals.get("call_lock")
     return frame.f_locals.get("held_lock") if frame.f_code is _call_under.__code__ else None
 
 
 def _is_call_of(frame: FrameType, function: SerialFunction) -> bool:
-    codes = SerialFunction.__call__.__code__, SerialFunction.call_unlocked.__code__
-    return frame.f_code in codes and frame.f_locals.get("self") is function
+    calls = SerialFunction.__call__, SerialFunction._call_accepted, SerialFunction.call_unlocked
+    return frame.f_code in [call.__code__ for call in calls] and frame.f_locals.get("self") is function
 
 
 def _nested(function: SerialFunction, frame: FrameType | None) -> Run:

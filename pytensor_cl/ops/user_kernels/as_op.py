@@ -9,8 +9,10 @@ from pytensor_cl.codegen.dtypes import SUPPORTED, is_supported
 from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
 from pytensor_cl.ops.user_kernels.gradients import check_gradient
 from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
+from pytensor_cl.ops.user_kernels.raw import raw_op
 from pytensor_cl.ops.user_kernels.reduction import ReductionOp
 from pytensor_cl.user_kernels.elementwise import ElementwiseKernel
+from pytensor_cl.user_kernels.raw import RawKernel
 from pytensor_cl.user_kernels.reduction import ReductionKernel
 
 _OPS: tuple[tuple[type, Callable[..., KernelOp]], ...] = (
@@ -39,17 +41,27 @@ def as_op(
     Parameters
     ----------
     kernel
-        An `ElementwiseKernel` or a `ReductionKernel`.
+        An `ElementwiseKernel`, a `ReductionKernel` or a `RawKernel`.
     outputs
-        Dtypes of outputs whose placeholder no input has, by their names: ``{"z": "float64"}``.
+        Dtypes of outputs whose placeholder no input has, by their names: ``{"z": "float64"}``. For a raw kernel a list
+        with the name of an input or a dtype for each output; None takes the dtypes that the kernel declares.
     grad
         Gradient, for `pytensor.grad`: a function of inputs, outputs and cotangents, ``lambda x, y, z, gz: [...]``, that
         returns one expression for each input, or None where none flows; or a kernel whose parameters have the names of
         those, ``x y z gz``, and whose outputs are ``gx gy``; or a dict of either by the names of inputs. Sums over
         broadcast dimensions are added. The output of a reduction and its cotangent have the reduced axes, of length 1.
         Without it there is no gradient.
-    infer_shape, launch, signature
-        Arguments for raw kernels: the shapes of other kernels follow from their parameters.
+    infer_shape
+        For raw kernels with a length that no input has: a function ``infer_shape(node, input_shapes)`` as that of
+        PyTensor's Ops.
+    launch
+        For raw kernels: a function ``launch(*inputs, *outputs)`` that returns the grid, the block and the arguments of
+        the kernel. It gets objects with `shape`, `dtype`, `size`, `ndim` and `layout`, without data, puts them among
+        the arguments, and depends on nothing else. None is one work-item for each element of the first output, and
+        the arrays in order; an integer parameter after them gets the number of work-items.
+    signature
+        For raw kernels, which need it: the dimensions of inputs and outputs, such as ``"(m,n),(n)->(m)"``. Inputs of
+        part ``()`` that the kernel takes by value are numbers. Batches launch the kernel for each entry.
     perform
         Function of NumPy arrays that computes the same, for other modes than OPENCL.
     name
@@ -81,10 +93,13 @@ def as_op(
     >>> print(*f(np.ones(3, "float32")))
     [2. 2. 2.] [2. 2. 2.]
     """
+    if isinstance(kernel, RawKernel):
+        chosen = kernel.name if name is None else name
+        return raw_op(kernel, chosen, grad, perform, signature, outputs, launch, infer_shape)
     make = next((made for kind, made in _OPS if isinstance(kernel, kind)), None)
     if make is None:
-        kinds = " or ".join(kind.__name__ for kind, _ in _OPS)
-        raise TypeError(f"as_op makes Ops of kernels, {kinds}, not of {type(kernel).__name__}")
+        kinds = ", ".join(kind.__name__ for kind, _ in _OPS)
+        raise TypeError(f"as_op makes Ops of kernels, {kinds} or RawKernel, not of {type(kernel).__name__}")
     chosen = kernel.name if name is None else name
     _check_functions(chosen, infer_shape=infer_shape, launch=launch, signature=signature)
     if perform is not None and not callable(perform):

@@ -60,7 +60,7 @@ def with_preceding_bytes(array: np.ndarray, nbytes: int) -> np.ndarray:
     """Return the bytes of a contiguous array and the `nbytes` before it, which must be in the same page of memory."""
     address = address_of(array)
     data = {"data": (address - nbytes, True), "shape": (nbytes + array.nbytes,), "typestr": "|u1", "version": 3}
-    return np.asarray(_Held(array, data))
+    return np.asarray(HeldMemory(array, data))
 
 
 @cache
@@ -73,18 +73,25 @@ def _host_buffer_type() -> Any:
     return HostBuffer
 
 
-def buffer_over(context: "cl.Context", array: np.ndarray, address: int) -> "cl.Buffer":
-    """Return a read-only buffer that uses an array's memory (CL_MEM_USE_HOST_PTR) and keeps a reference to the array.
+def memory_at(address: int, nbytes: int, owner: Any) -> np.ndarray:
+    """Return the bytes at an address as an array that may be written, with a reference to the owner of the memory."""
+    data = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+    return np.asarray(HeldMemory(owner, data))
 
-    `address` is the first element's.
+
+def buffer_over(context: "cl.Context", array: np.ndarray, address: int, *, writable: bool = False) -> "cl.Buffer":
+    """Return a buffer that uses an array's memory (CL_MEM_USE_HOST_PTR) and keeps a reference to the array.
+
+    `address` is the first element's; `writable`: kernels may write it.
     """
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+    access = cl.mem_flags.READ_WRITE if writable else cl.mem_flags.READ_ONLY
+    flags = access | cl.mem_flags.USE_HOST_PTR
     buffer = _host_buffer_type()(context, flags, hostbuf=array)
     buffer.address = address
     return buffer
 
 
-class _Held:
+class HeldMemory:
     """Memory for `numpy.asarray`, with a reference to its owner."""
 
     __slots__ = ("__array_interface__", "_owner")
@@ -94,13 +101,23 @@ class _Held:
         self.__array_interface__ = interface
 
 
-class _Owned:
-    """Memory for `numpy.ndarray` (buffer protocol), with a reference to its owner."""
+class OwnedMemory:
+    """Memory for `numpy.ndarray` (buffer protocol), with references to its buffer and to the buffer's owner."""
 
-    __slots__ = ("_memory", "_owner")
+    __slots__ = ("__weakref__", "_memory", "buffer", "owner")
 
-    def __init__(self, memory: np.ndarray, owner: Any) -> None:
-        self._memory, self._owner = memory, owner
+    def __init__(self, memory: np.ndarray, buffer: Any, owner: Any = None) -> None:
+        self._memory, self.buffer, self.owner = memory, buffer, owner
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte."""
+        return address_of(self._memory)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        return self._memory.nbytes
 
     def __buffer__(self, flags: int, /) -> memoryview:
         return memoryview(self._memory)
@@ -130,12 +147,12 @@ class HostMappings:
         The caller waits for the device before it reads, and keeps a reference to `array`.
         """
         memory = self._memory(array.buffer)
-        return None if memory is None else _strided(memory, array.dtype, array.layout)
+        return None if memory is None else strided_array(memory, array.dtype, array.layout)
 
     def part(self, buffer: "cl.Buffer", offset: int, dtype: np.dtype, layout: Layout) -> np.ndarray | None:
         """Return a NumPy array over a part of a buffer from byte `offset` on; the buffer is kept until `clear`."""
         memory = self.map(buffer)
-        return None if memory is None else _strided(memory[offset:], dtype, layout)
+        return None if memory is None else strided_array(memory[offset:], dtype, layout)
 
     def take(self, array: GpuArray) -> np.ndarray | None:
         """Return a NumPy array that owns the memory of a large device array; wait for the device.
@@ -156,7 +173,7 @@ class HostMappings:
         """
         memory, (shape, _, offset), dtype = self._memory(array.buffer), array.layout, array.dtype
         memory = self.memory_of(array.buffer) if memory is None else memory  # not from the pool
-        return np.ndarray(shape, dtype, _Owned(memory, array.buffer), offset * dtype.itemsize)
+        return np.ndarray(shape, dtype, OwnedMemory(memory, array.buffer, array.owner), offset * dtype.itemsize)
 
     def address(self, buffer: "cl.MemoryObjectHolder") -> int:
         """Return the address of a buffer or sub-buffer. Only the addresses of the pool's buffers are kept."""
@@ -198,6 +215,11 @@ class HostMappings:
     def memory_of(self, buffer: "cl.Buffer") -> np.ndarray:
         """Return the bytes of a buffer. The caller keeps a reference to the buffer."""
         return _bytes_at(self._address(buffer), buffer.size)
+
+    def owned_memory(self, array: GpuArray) -> OwnedMemory:
+        """Return the memory of a device array's buffer, which it keeps. The caller has asked `are_supported`."""
+        buffer = array.buffer
+        return OwnedMemory(_bytes_at(self.address(buffer), buffer.size), buffer, array.owner)
 
     def are_supported(self) -> bool:
         """Return whether the host can access the pool's buffers at addresses that do not change."""
@@ -259,7 +281,7 @@ class HostMappings:
         return all(seen) and self._address(buffer) == address
 
 
-def _strided(memory: np.ndarray, dtype: np.dtype, layout: Layout) -> np.ndarray:
+def strided_array(memory: Any, dtype: np.dtype, layout: Layout) -> np.ndarray:
     """Return a view of memory with a layout."""
     itemsize = dtype.itemsize
     if layout.is_contiguous:

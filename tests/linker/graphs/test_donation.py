@@ -201,7 +201,7 @@ def test_a_call_that_fails_changes_nothing(context, w):
 
 def test_one_value_in_two_variables(context, rng):
     value = pytensor_cl.runtime.registry.get_context(context.name).from_host(normal(rng, 4, 4))
-    a, b = (pytensor_cl.shared(value, name) for name in "ab")
+    a, b = (pytensor_cl.shared(value, name, borrow=True) for name in "ab")
     assert a.get_value(borrow=True, return_internal_type=True).buffer.int_ptr == value.buffer.int_ptr
     step, wanted = opencl([], [], updates={a: a + 1}), value.to_host()
     for k in range(CALLS):

@@ -11,7 +11,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.ifelse import ifelse
+from pytensor.conditional.op import ifelse
 
 import pytensor_cl
 from pytensor_cl.linker.reports.drawing.expressions import expression

@@ -106,7 +106,7 @@ def test_vectors_of_int_become_long_in_the_first_variant(fresh, lanes, options):
         vstore{lanes}({to_long("int", f"vload{lanes}(0, x)", lanes)}, 0, y);
     }}"""
     variant = next(fresh.programs._variants(text))
-    program = fresh.programs._build(variant._replace(options=(*variant.options, *options)))
+    program = fresh.programs._build(variant._replace(options=(*variant.options, *options)), ())
     x = np.arange(-3, lanes - 3, dtype="int32")
     y = fresh.empty((lanes,), "int64")
     Kernel(cl.Kernel(program, "f")).launch(fresh.queue, (1,), None, fresh.from_host(x).buffer, y.buffer)

@@ -82,7 +82,7 @@ def draw(
     Returns
     -------
     Picture
-        What a notebook shows as a picture; it can be saved later.
+        The picture. A notebook shows it, and it can be saved later.
 
     Raises
     ------

@@ -13,7 +13,8 @@ from typing import NamedTuple
 GAP_X = 26.0  # between boxes of a layer
 GAP_POINT = 12.0  # beside a point of an edge
 GAP_Y = 44.0  # between layers
-SWEEPS = 12  # passes over the layers that reorder them, and passes that move boxes
+SWEEPS, FEW = 12, 4  # passes over the layers that reorder them, and passes that move boxes: of small and large graphs
+LARGE = 4000  # boxes and points of a large graph
 EXACT = 3000  # edges up to which crossings are counted and the best order is kept
 
 
@@ -78,11 +79,15 @@ def _crossings(rows: Sequence[Sequence[int]], below: dict[int, list[int]]) -> in
     return total
 
 
+def _sweeps(rows: Sequence[Sequence[int]]) -> int:
+    return SWEEPS if sum(map(len, rows)) <= LARGE else FEW
+
+
 def _ordered(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> list[list[int]]:
     """Order the items of each layer by the mean position of their neighbours, downwards and upwards by turns."""
     count_them = sum(map(len, below.values())) <= EXACT
     best, least = [list(row) for row in rows], _crossings(rows, below) if count_them else 0
-    for sweep in range(SWEEPS):
+    for sweep in range(_sweeps(rows)):
         down = sweep % 2 == 0
         neighbours = above if down else below
         for k in range(1, len(rows)) if down else range(len(rows) - 2, -1, -1):
@@ -128,7 +133,7 @@ def _columns(
         for n, step in zip(row, [0.0, *between], strict=True):
             left += step
             x[n] = left
-    for sweep in range(SWEEPS):
+    for sweep in range(_sweeps(rows)):
         down = sweep % 2 == 0
         for k in range(len(rows)) if down else range(len(rows) - 1, -1, -1):
             wanted = []

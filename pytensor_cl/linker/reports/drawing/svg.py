@@ -178,9 +178,18 @@ def tooltip(node: Node) -> str:
     return "\n".join([*parts, *node.expression])
 
 
+def _without_straight(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the points without those inside of a vertical line."""
+    kept = list(points[:1])
+    for point, after in pairwise(points[1:]):
+        if not kept[-1][0] == point[0] == after[0]:
+            kept.append(point)
+    return [*kept, *points[1:][-1:]]
+
+
 def edge_path(start: tuple[float, float], bends: Sequence[tuple[float, float]], end: tuple[float, float]) -> str:
     """Return a smooth line from a port down to a node."""
-    points = [start, *bends, end]
+    points = [start, *_without_straight(bends), end]
     out = [f"M{start[0]:.1f} {start[1]:.1f}"]
     for (x0, y0), (x1, y1) in pairwise(points):
         half = (y1 - y0) / 2
@@ -228,32 +237,40 @@ def _part_boxes(graph: Graph, boxes: Sequence[Box], placed: Layout) -> str:
     return "".join(out)
 
 
-def graph_markup(
-    graph: Graph, heat: float, *, unfold: bool = False, interactive: bool = False
-) -> tuple[float, float, str]:
+def graph_markup(graph: Graph, heat: float, *, unfold: bool = False) -> tuple[float, float, str]:
     """Return width, height and elements of a graph whose corner is at the origin."""
     boxes = [box_of(node, heat, unfolded=unfold) for node in graph.nodes]
     placed = layout([box[:2] for box in boxes], [(e.source, e.target) for e in graph.edges], floors_of(graph))
-    out = [_part_boxes(graph, boxes, placed)] if graph.parts else []
+    out = [_part_boxes(graph, boxes, placed)]
     ends = input_offsets(graph, boxes)
-    for number, (edge, bends) in enumerate(zip(graph.edges, placed.bends, strict=True)):
+    for edge, bends, offset in zip(graph.edges, placed.bends, ends, strict=True):
         (x0, y0), (x1, y1) = placed.centres[edge.source], placed.centres[edge.target]
         source, target = boxes[edge.source], boxes[edge.target]
         port = source.ports[edge.output] if source.ports else 0.0
-        line = edge_path((x0 + port, y0 + source.height / 2), bends, (x1 + ends[number], y1 - target.height / 2 - 1.5))
-        about = f' data-edge="{number}"' if interactive else ""
-        out.append(f'<path class="edge"{about} d="{line}" marker-end="url(#arrow)"/>')
+        end = x1 + offset, y1 - target.height / 2 - 1.5
+        line = edge_path((x0 + port, y0 + source.height / 2), bends, end)
+        out.append(f'<path class="edge" d="{line}" marker-end="url(#arrow)"/>')
     for node, box, (x, y) in zip(graph.nodes, boxes, placed.centres, strict=True):
-        about = f' data-node="{node.number}" tabindex="0"' if interactive else ""
-        body = box.markup
-        if interactive and (node.expression or node.inner):
-            other = box_of(node, heat, unfolded=True)
-            body = f'<g class="folded">{box.markup}</g><g class="unfolded">{other.markup}</g>'
-        out.append(
-            f'<g class="node {node.kind}"{about} transform="translate({x:.1f} {y:.1f})">'
-            f"<title>{escape(tooltip(node))}</title>{body}</g>"
-        )
+        out.append(_node_markup(node, box.markup, f'transform="translate({x:.1f} {y:.1f})"'))
     return placed.width, placed.height + 16, "".join(out)
+
+
+def _node_markup(node: Node, body: str, attributes: str) -> str:
+    return f'<g class="node {node.kind}" {attributes}><title>{escape(tooltip(node))}</title>{body}</g>'
+
+
+def movable_markup(graph: Graph, heat: float) -> str:
+    """Return the elements of a graph, which the script of the page places."""
+    out = [f'<path class="edge" data-edge="{k}" d="" marker-end="url(#arrow)"/>' for k in range(len(graph.edges))]
+    frame = '<g class="part" data-part="{}"><rect rx="10"/><text class="caption">{}</text></g>'
+    out += [frame.format(number, escape(caption)) for number, caption in enumerate(graph.parts)]
+    for node in graph.nodes:
+        body = box_of(node, heat, unfolded=False).markup
+        if node.expression or node.inner:
+            other = box_of(node, heat, unfolded=True).markup
+            body = f'<g class="folded">{body}</g><g class="unfolded">{other}</g>'
+        out.append(_node_markup(node, body, f'data-node="{node.number}" tabindex="0"'))
+    return "".join(out)
 
 
 DEFS = (

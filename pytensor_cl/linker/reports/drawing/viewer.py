@@ -4,14 +4,14 @@ import json
 from html import escape
 from typing import Any
 
-from pytensor_cl.linker.reports.drawing.layout import GAP_POINT, GAP_X, GAP_Y, SWEEPS
+from pytensor_cl.linker.reports.drawing.layout import FEW, GAP_POINT, GAP_X, GAP_Y, LARGE, SWEEPS
 from pytensor_cl.linker.reports.drawing.model import KINDS, Graph, Node
 from pytensor_cl.linker.reports.drawing.svg import (
     DEFS,
     LABELS,
     box_of,
     floors_of,
-    graph_markup,
+    movable_markup,
     sample,
     time_text,
 )
@@ -80,12 +80,13 @@ def _data(graph: Graph, heat: float) -> dict[str, Any]:
         "heat": heat,
         "gaps": [GAP_X, GAP_POINT, GAP_Y],
         "sweeps": SWEEPS,
+        "few": FEW,
+        "large": LARGE,
     }
 
 
 def _body(graph: Graph, title: str) -> str:
     heat = max((node.seconds or 0.0 for node in graph.nodes), default=0.0)
-    width, height, markup = graph_markup(graph, heat, interactive=True)
     data = json.dumps(_data(graph, heat), separators=(",", ":")).replace("<", "\\u003c")
     kinds = [kind for kind in KINDS if any(node.kind == kind for node in graph.nodes)]
     boxes = "".join(
@@ -101,8 +102,8 @@ def _body(graph: Graph, title: str) -> str:
         f'<span class="buttons"><button data-do="in" aria-label="larger">+</button>'
         f'<button data-do="out" aria-label="smaller">&minus;</button><button data-do="fit">fit</button>{blocks}'
         f"</span></header><div class='kinds'>{boxes}</div>"
-        f'<div class="stage"><svg class="canvas" viewBox="-20 -40 {width + 40:.0f} {height + 60:.0f}">{DEFS}'
-        f"<g class='world'>{markup}</g></svg>"
+        f'<div class="stage"><svg class="canvas" viewBox="0 0 800 600">{DEFS}'
+        f"<g class='world'>{movable_markup(graph, heat)}</g></svg>"
         f'<aside hidden><button data-do="close" aria-label="close">&times;</button><h2></h2><table></table><pre></pre>'
         f'<button data-do="near">only what is near</button> <button data-do="everything">show everything</button>'
         f'</aside></div></div><script type="application/json" class="graph">{data}</script>'

@@ -1,0 +1,375 @@
+"""Functions of NumPy's that the array API standard does not have."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pytensor_cl.array import elementwise, products, reductions, sorting
+from pytensor_cl.array.creation import asarray, full
+from pytensor_cl.array.dispatch import common_context, number_of
+from pytensor_cl.array.dtypes import default_float
+from pytensor_cl.array.launches import cast_to, copied, copy_into, share_memory
+from pytensor_cl.array.manipulation import broadcast_to, concat, flip, moveaxis, permute_dims, reshape
+from pytensor_cl.array.reductions import Axis
+from pytensor_cl.runtime.array import GpuArray
+
+
+def asnumpy(x: Any, /) -> np.ndarray:
+    """Return a copy on the host; waits for the device."""
+    return np.asarray(x)
+
+
+def copy(x: GpuArray, /) -> GpuArray:
+    """Return a C-contiguous copy on the same device."""
+    return copied(x)
+
+
+def copyto(target: Any, source: Any, /) -> None:
+    """Copy values from an array of the device or the host into another one, with broadcasting and a cast.
+
+    Waits for the device where `target` is a NumPy array.
+    """
+    if isinstance(target, GpuArray):
+        target[...] = source
+    else:
+        np.copyto(target, np.asarray(source), casting="same_kind")
+
+
+def may_share_memory(x1: Any, x2: Any, /) -> bool:
+    """Return whether the ranges of two arrays in memory may overlap."""
+    if isinstance(x1, GpuArray) and isinstance(x2, GpuArray):
+        return share_memory(x1, x2)
+    if isinstance(x1, GpuArray) or isinstance(x2, GpuArray):
+        device, host = (x1, x2) if isinstance(x1, GpuArray) else (x2, x1)
+        seen = device.context.mappings.view(device)
+        return seen is not None and np.may_share_memory(seen, host)
+    return np.may_share_memory(x1, x2)
+
+
+def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> GpuArray:
+    """Return whether ``abs(x1 - x2) <= atol + rtol * abs(x2)``; infinities of one sign are close.
+
+    `equal_nan`: whether NaN is close to NaN.
+    """
+    x1, x2 = _pair(x1, x2)
+    same = elementwise.equal(x1, x2)
+    if x1.dtype.kind not in "fc" and x2.dtype.kind not in "fc":
+        wide = default_float(x1.context)
+        x1, x2 = cast_to(x1, wide), cast_to(x2, wide)
+    distance = elementwise.abs(elementwise.subtract(x1, x2))
+    limit = elementwise.add(elementwise.multiply(elementwise.abs(x2), rtol), atol)
+    near = elementwise.logical_and(elementwise.less_equal(distance, limit), elementwise.isfinite(x2))
+    result = elementwise.logical_or(near, same)
+    if equal_nan:
+        both = elementwise.logical_and(elementwise.isnan(x1), elementwise.isnan(x2))
+        result = elementwise.logical_or(result, both)
+    return result
+
+
+def _pair(x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
+    context = (x1 if isinstance(x1, GpuArray) else x2).context.name
+    first, second = (x if isinstance(x, GpuArray) else asarray(number_of(x), device=context) for x in (x1, x2))
+    return first, second
+
+
+def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Return whether all elements are close (`isclose`); waits for the device."""
+    return bool(reductions.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+
+
+def array_equal(x1: GpuArray, x2: GpuArray, /, *, equal_nan: bool = False) -> bool:
+    """Return whether two arrays have the same shape and equal elements; waits for the device."""
+    if x1.shape != x2.shape:
+        return False
+    same = elementwise.equal(x1, x2)
+    if equal_nan and x1.dtype.kind in "fc" and x2.dtype.kind in "fc":
+        both = elementwise.logical_and(elementwise.isnan(x1), elementwise.isnan(x2))
+        same = elementwise.logical_or(same, both)
+    return bool(reductions.all(same))
+
+
+def angle(x: GpuArray, /) -> GpuArray:
+    """Return the angles of complex numbers in radians."""
+    if x.dtype.kind != "c":
+        x = x if x.dtype.kind == "f" else cast_to(x, default_float(x.context))
+        return elementwise.atan2(full(x.shape, 0, dtype=x.dtype, device=x.context.name), x)
+    return elementwise.atan2(x.imag, x.real)
+
+
+def average(x: GpuArray, /, *, axis: Axis = None, weights: GpuArray | None = None) -> GpuArray:
+    """Return means along dimensions, with weights that broadcast to `x`."""
+    if weights is None:
+        return reductions.mean(x, axis=axis)
+    if weights.ndim == 1 and x.ndim > 1 and isinstance(axis, int):
+        shape = [1] * x.ndim
+        shape[axis] = weights.size
+        weights = reshape(weights, shape)
+    total = reductions.sum(elementwise.multiply(x, weights), axis=axis)
+    return elementwise.divide(total, reductions.sum(broadcast_to(weights, x.shape), axis=axis))
+
+
+def ptp(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False) -> GpuArray:
+    """Return the greatest less the least elements along dimensions."""
+    return reductions.max(x, axis=axis, keepdims=keepdims) - reductions.min(x, axis=axis, keepdims=keepdims)
+
+
+def quantile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
+    """Return quantiles along a dimension, by linear interpolation, as `numpy.quantile` does; NaN where an element is.
+
+    Parameters
+    ----------
+    x
+        An array of a real dtype.
+    q
+        A number of the host from 0 to 1, or a vector of them, whose dimension comes first in the result.
+    axis
+        The dimension; None takes the flattened array.
+    keepdims
+        Whether the dimension stays, with length 1.
+
+    Raises
+    ------
+    ValueError
+        A number is not from 0 to 1, or there are no elements.
+    """
+    host = np.asarray(q, np.float64)
+    if host.size and not (host.min() >= 0 and host.max() <= 1):
+        raise ValueError("quantile: q must be in the range from 0 to 1")
+    place = 0 if axis is None else normalize_axis_index(axis, x.ndim)
+    source = reshape(x, (x.size,)) if axis is None else x
+    n = source.shape[place]
+    if not n:
+        raise ValueError(f"quantile of an array of shape {x.shape}, which has no elements along the dimension")
+    wide = source if source.dtype.kind == "f" else cast_to(source, default_float(x.context))
+    rows = moveaxis(sorting.sort(wide, axis=place), place, 0)
+    at = host.reshape(-1) * (n - 1)
+    low = np.floor(at).astype(np.int64)
+    first, second = rows[low], rows[np.minimum(low + 1, n - 1)]
+    part = asarray((at - low).astype(wide.dtype), device=x.context.name)
+    part = reshape(part, (len(low),) + (1,) * (rows.ndim - 1))
+    result = first + (second - first) * part
+    is_nan = elementwise.isnan(rows[n - 1])  # NaN is sorted last
+    result = elementwise.where(is_nan, float("nan"), result)
+    if keepdims:
+        lengths = (1,) * x.ndim if axis is None else tuple(1 if a == place else m for a, m in enumerate(x.shape))
+        return reshape(result, (*host.shape, *lengths))
+    return reshape(result, (*host.shape, *rows.shape[1:]))
+
+
+def percentile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
+    """Return `quantile` of numbers from 0 to 100."""
+    return quantile(x, np.asarray(q, np.float64) / 100, axis=axis, keepdims=keepdims)
+
+
+def median(x: GpuArray, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
+    """Return medians along a dimension; None takes the flattened array. NaN where an element is."""
+    return quantile(x, 0.5, axis=axis, keepdims=keepdims)
+
+
+def nan_to_num(
+    x: GpuArray, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> GpuArray:
+    """Return a copy with numbers in place of NaN and infinities; None is the greatest and the least of the dtype."""
+    if x.dtype.kind not in "f":
+        return copied(x)
+    limits = np.finfo(x.dtype)
+    most, least = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    result = elementwise.where(elementwise.isnan(x), x.dtype.type(nan), x)
+    result = elementwise.where(elementwise.equal(result, float("inf")), x.dtype.type(most), result)
+    return elementwise.where(elementwise.equal(result, -float("inf")), x.dtype.type(least), result)
+
+
+def inner(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
+    """Return the sums of products over the last dimension of two arrays, as `numpy.inner` does."""
+    if not x1.ndim or not x2.ndim:
+        return elementwise.multiply(x1, x2)
+    return products.tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 1,)))
+
+
+def kron(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
+    """Return the Kronecker product of two arrays."""
+    ndim = max(x1.ndim, x2.ndim)
+    first, second = (reshape(x, (1,) * (ndim - x.ndim) + x.shape) for x in (x1, x2))
+    left = reshape(first, tuple(n for length in first.shape for n in (length, 1)))
+    right = reshape(second, tuple(n for length in second.shape for n in (1, length)))
+    shape = tuple(a * b for a, b in zip(first.shape, second.shape, strict=True))
+    return reshape(elementwise.multiply(left, right), shape)
+
+
+def einsum(subscripts: str, /, *operands: GpuArray) -> GpuArray:
+    """Return sums of products after Einstein's convention, as `numpy.einsum` does.
+
+    Parameters
+    ----------
+    subscripts
+        Letters of the dimensions of each operand, and of the result: ``"ij,jk->ik"``. ``...`` stands for dimensions
+        that broadcast.
+    operands
+        Device arrays. Pairs of them are contracted as matrices, in the order that `numpy.einsum_path` finds.
+
+    Raises
+    ------
+    ValueError
+        The subscripts do not fit the shapes.
+    """
+    common_context("einsum", operands)
+    terms, result = _subscripts(subscripts, operands)
+    arrays = [_with_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
+    dummies = [np.broadcast_to(np.zeros((), np.int8), x.shape) for x, _ in arrays]
+    text = f"{','.join(term for _, term in arrays)}->{result}"
+    path = np.einsum_path(text, *dummies, optimize="greedy")[0][1:] if len(arrays) > 1 else []
+    for pair in path:
+        chosen = [arrays[k] for k in pair]
+        arrays = [a for k, a in enumerate(arrays) if k not in pair]
+        kept = {letter for _, term in arrays for letter in term} | set(result)
+        combined = chosen[0]
+        for other in chosen[1:]:
+            combined = _contract(combined, other, kept)
+        arrays.append(combined)
+    (x, term), *_ = arrays
+    x, term = _sum_out(x, term, set(result))
+    return permute_dims(x, [term.index(letter) for letter in result]) if result else reshape(x, ())
+
+
+def _subscripts(text: str, operands: Sequence[GpuArray]) -> tuple[list[str], str]:
+    """Return a letter for each dimension of each operand, and those of the result."""
+    given, arrow, result = text.replace(" ", "").partition("->")
+    terms = given.split(",")
+    if len(terms) != len(operands):
+        raise ValueError(f"einsum: {text!r} has {len(terms)} terms for {len(operands)} operands")
+    unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in text]
+    most = max((x.ndim - len(t) + 3 for t, x in zip(terms, operands, strict=True) if "..." in t), default=0)
+    dots = "".join(unused[:most])
+    full_terms = []
+    for term, x in zip(terms, operands, strict=True):
+        count = x.ndim - len(term) + 3 if "..." in term else 0
+        full_term = term.replace("...", dots[most - count :])
+        if len(full_term) != x.ndim or count < 0:
+            raise ValueError(f"einsum: term {term!r} of {text!r} does not fit an operand of shape {x.shape}")
+        full_terms.append(full_term)
+    if not arrow:
+        letters = "".join(terms).replace(".", "")
+        result = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    result = result.replace("...", dots)
+    if set(result) - set("".join(full_terms)) or len(set(result)) != len(result):
+        raise ValueError(f"einsum: the result of {text!r} has a letter twice, or one that no operand has")
+    return full_terms, result
+
+
+def _with_diagonals(x: GpuArray, term: str) -> tuple[GpuArray, str]:
+    """Return the view of diagonals where a letter stands for several dimensions."""
+    from pytensor_cl.array.manipulation import diagonal
+
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            first = term.index(letter)
+            second = term.index(letter, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise ValueError(f"einsum: dimensions {letter!r} of an operand of shape {x.shape} differ")
+            x = diagonal(x, axis1=first, axis2=second)
+            term = "".join(c for k, c in enumerate(term) if k not in (first, second)) + letter
+    return x, term
+
+
+def _sum_out(x: GpuArray, term: str, kept: set[str]) -> tuple[GpuArray, str]:
+    gone = tuple(k for k, letter in enumerate(term) if letter not in kept)
+    if not gone:
+        return x, term
+    return reductions.sum(x, axis=gone, dtype=x.dtype), "".join(c for c in term if c in kept)
+
+
+def _contract(first: tuple[GpuArray, str], second: tuple[GpuArray, str], kept: set[str]) -> tuple[GpuArray, str]:
+    """Return the product of two operands, summed over letters that nothing else has, as a batch of matrices."""
+    x, a = _sum_out(*first, kept | set(second[1]))
+    y, b = _sum_out(*second, kept | set(a))
+    shared = [c for c in a if c in b]
+    batch, inner_letters = [c for c in shared if c in kept], [c for c in shared if c not in kept]
+    rows, columns = [c for c in a if c not in b], [c for c in b if c not in a]
+    x, y = _matched(x, a, y, b, shared)
+    length = {c: x.shape[a.index(c)] for c in a} | {c: y.shape[b.index(c)] for c in b}
+    sizes = [[length[c] for c in group] for group in (batch, rows, inner_letters, columns)]
+    totals = [int(np.prod(s, dtype=object)) for s in sizes]
+    left = permute_dims(x, [a.index(c) for c in (*batch, *rows, *inner_letters)])
+    right = permute_dims(y, [b.index(c) for c in (*batch, *inner_letters, *columns)])
+    term = "".join((*batch, *rows, *columns))
+    shape = (*sizes[0], *sizes[1], *sizes[3])
+    if not inner_letters:
+        wide = reshape(left, (*left.shape, *(1,) * len(columns)))
+        tall = reshape(right, (*sizes[0], *(1,) * len(rows), *sizes[3]))
+        return elementwise.multiply(wide, tall), term
+    product = products.matmul(
+        reshape(left, (totals[0], totals[1], totals[2])), reshape(right, (totals[0], totals[2], totals[3]))
+    )
+    return reshape(product, shape), term
+
+
+def _matched(x: GpuArray, a: str, y: GpuArray, b: str, shared: Sequence[str]) -> tuple[GpuArray, GpuArray]:
+    """Return the operands with shared dimensions of one length: one of length 1 is repeated.
+
+    Raises `ValueError`: the lengths differ.
+    """
+    first, second = list(x.shape), list(y.shape)
+    for letter in shared:
+        i, j = a.index(letter), b.index(letter)
+        if first[i] != second[j]:
+            if 1 not in (first[i], second[j]):
+                raise ValueError(f"einsum: dimension {letter!r} has lengths {first[i]} and {second[j]}")
+            first[i] = second[j] = max(first[i], second[j])
+    return broadcast_to(x, first), broadcast_to(y, second)
+
+
+def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_values: Any = 0) -> GpuArray:
+    """Return an array with elements added before and after each dimension, as `numpy.pad` does.
+
+    Parameters
+    ----------
+    x
+        An array.
+    pad_width
+        Numbers of elements as NumPy takes them: one number, a pair, or a pair for each dimension.
+    mode
+        ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
+    constant_values
+        The number that is added in mode ``"constant"``.
+    """
+    widths = np.broadcast_to(np.asarray(pad_width, np.int64), (x.ndim, 2)).tolist()
+    if mode == "constant":
+        shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
+        result = full(shape, constant_values, dtype=x.dtype, device=x.context.name)
+        inside = tuple(slice(low, low + n) for n, (low, _) in zip(x.shape, widths, strict=True))
+        copy_into(result[inside], x)
+        return result
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        raise ValueError(f"pad: there is no mode {mode!r}")
+    for axis, (low, high) in enumerate(widths):
+        if low or high:
+            places = np.pad(np.arange(x.shape[axis]), (low, high), mode=mode)  # type: ignore[call-overload]
+            x = x[(*(slice(None),) * axis, places)]
+    return copied(x)
+
+
+def atleast_1d(x: GpuArray, /) -> GpuArray:
+    """Return a view of one dimension or more."""
+    return reshape(x, (1,)) if not x.ndim else x
+
+
+def atleast_2d(x: GpuArray, /) -> GpuArray:
+    """Return a view of two dimensions or more; a vector becomes a row."""
+    return reshape(x, (1, x.size)) if x.ndim < 2 else x
+
+
+def column_stack(arrays: Sequence[GpuArray], /) -> GpuArray:
+    """Concatenate vectors as the columns of a matrix; matrices as they are."""
+    return concat([x[:, None] if x.ndim == 1 else x for x in arrays], axis=1)
+
+
+def flipud(x: GpuArray, /) -> GpuArray:
+    """Return a view with the first dimension reversed."""
+    return flip(x, axis=0)
+
+
+def fliplr(x: GpuArray, /) -> GpuArray:
+    """Return a view with the second dimension reversed."""
+    return flip(x, axis=1)
