@@ -12,6 +12,8 @@ from pytensor_cl.mode import use as use
 from pytensor_cl.ops.transfer import gpu_from_host as gpu_from_host
 from pytensor_cl.ops.transfer import host_from_gpu as host_from_gpu
 from pytensor_cl.runtime.array import GpuArray as GpuArray
+from pytensor_cl.runtime.registry import free_memory as free_memory
+from pytensor_cl.runtime.registry import memory_info as memory_info
 from pytensor_cl.runtime.registry import sync as sync
 from pytensor_cl.type import GpuArrayType as GpuArrayType
 from pytensor_cl.variable import GpuArrayVariable as GpuArrayVariable
