@@ -18,7 +18,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.scalar.base import ScalarOp, Unsupported, element_function
 from pytensor_cl.scalar.named import NAMED
 
-_PYTHON = (int, float, complex)
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 class Operation(NamedTuple):
@@ -153,15 +153,37 @@ def _check_dtype(name: str, dtype: np.dtype, kinds: Sequence[Any], context: Cont
 def _broadcast(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
     """Return the common shape of the arrays among the operands."""
     shapes = [x.layout.shape for x in operands if isinstance(x, GpuArray)]
-    first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return first
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ValueError(
             f"{name}: operands could not be broadcast together with shapes {' '.join(map(str, shapes))}"
         ) from None
+
+
+def _examined(name: str, operands: Sequence[Any]) -> tuple[Context, tuple[Any, ...], tuple[int, ...] | None]:
+    """Return the context of the operands, what determines the dtypes, and the shape of all arrays, None if they differ.
+
+    Raises `NotAnOperand`, or `TypeError`: there is no array among them. Raises `ValueError`: they are on two contexts.
+    """
+    kinds: list[Any] = []
+    first: GpuArray | None = None
+    has_one_shape = True
+    for operand in operands:
+        kind = type(operand)
+        if kind is GpuArray:
+            kinds.append(operand.dtype)
+            if first is None:
+                first = operand
+            elif operand.context is not first.context:
+                raise different_contexts(name, first, operand)
+            elif operand.layout.shape != first.layout.shape:
+                has_one_shape = False
+        else:
+            kinds.append(kind if kind in _NUMBERS else _kind_of(number_of(operand)))
+    if first is None:
+        raise TypeError(f"{name} needs at least one GpuArray among its operands")
+    return first.context, tuple(kinds), first.layout.shape if has_one_shape else None
 
 
 def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = None) -> GpuArray:
@@ -174,25 +196,14 @@ def apply(operation: Operation, operands: Sequence[Any], out: GpuArray | None = 
     ValueError
         The arrays are on several contexts, do not broadcast, or `out` has another shape or is read-only.
     """
-    kinds: list[Any] = []
-    context = None
-    for operand in operands:
-        if type(operand) is GpuArray:
-            kinds.append(operand.dtype)
-            if context is not operand.context:
-                if context is not None:
-                    common_context(operation.name, [x for x in operands if isinstance(x, GpuArray)])
-                context = operand.context
-        else:
-            kinds.append(_kind_of(number_of(operand)))
-    if context is None:
-        raise TypeError(f"{operation.name} needs at least one GpuArray among its operands")
-    variant = variant_of(operation, tuple(kinds), context)
+    context, kinds, shape = _examined(operation.name, operands)
+    variant = variant_of(operation, kinds, context)
     if variant.has_numbers:
         operands, constant = _converted(operation, operands, variant)
         if constant is not None:
             return _constant(operation, operands, constant, context, out)
-    shape = operands[0].layout.shape if len(operands) == 1 else _broadcast(operation.name, operands)
+    if shape is None:
+        shape = _broadcast(operation.name, operands)
     if out is not None:
         return _into(operation, variant, operands, shape, out)
     result = context.empty(shape, variant.dtype)
@@ -211,7 +222,7 @@ def _converted(operation: Operation, operands: Sequence[Any], variant: Variant) 
         if kind is None:
             converted.append(operand)
             continue
-        value = number_of(operand)
+        value = operand if type(operand) in _NUMBERS else number_of(operand)
         try:
             converted.append(kind(value))
         except OverflowError:
@@ -241,7 +252,9 @@ def check_writable(array: GpuArray) -> None:
     if array.readonly:
         raise ValueError("assignment destination is read-only: take a copy, x.copy()")
     layout = array.layout
-    if layout.size and any(step == 0 and n > 1 for n, step in zip(layout.shape, layout.strides, strict=True)):
+    if 0 not in layout.strides or not layout.size:
+        return
+    if any(step == 0 and n > 1 for n, step in zip(layout.shape, layout.strides, strict=True)):
         raise ValueError(
             "assignment destination is read-only: several of its elements are in the same place, as broadcast_to makes "
             "them; take a copy, x.copy()"
@@ -256,7 +269,7 @@ def _check_out(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype, con
     check_writable(out)
     if out.shape != shape:
         raise ValueError(f"{name}: out has shape {out.shape}, the result has shape {shape}")
-    if not np.can_cast(dtype, out.dtype, "same_kind"):
+    if dtype != out.dtype and not np.can_cast(dtype, out.dtype, "same_kind"):
         raise TypeError(
             f"{name}: cannot cast the result from {dtype} to {out.dtype} with casting rule 'same_kind': cast it "
             f"yourself, x.astype({str(out.dtype)!r})"

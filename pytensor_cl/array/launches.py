@@ -15,7 +15,7 @@ from pytensor_cl.runtime.layout import Layout
 _KERNEL_DIMS = (2, 4, 8)
 """Dimensions of the kernels; arrays have fewer after adjacent dimensions are merged."""
 _MAX_LAYOUTS = 256
-"""Layouts for which the number of dimensions is remembered."""
+"""Layouts of which the launches are remembered."""
 
 
 class Launcher:
@@ -24,26 +24,29 @@ class Launcher:
     `by_value`: for each input, whether it is a NumPy scalar.
     """
 
-    __slots__ = ("_by_value", "_context", "_dims", "_function", "_places", "_routines")
+    __slots__ = ("_by_value", "_context", "_function", "_places", "_plans", "_routines")
 
     def __init__(self, context: Context, function: ElementFunction, by_value: Sequence[bool]) -> None:
         self._context, self._function = context, function
         self._by_value = tuple(by_value)
         self._places = [k for k, value in enumerate(by_value) if not value]
         self._routines: dict[int, ElemwiseRoutine] = {}
-        self._dims: dict[Any, ElemwiseRoutine] = {}
+        self._plans: dict[Any, tuple[ElemwiseRoutine, Any]] = {}
 
     def launch(self, output: GpuArray, inputs: Sequence[Any]) -> None:
         """Enqueue the kernel; each input broadcasts to the output, which may have any strides."""
         arrays = [inputs[k] for k in self._places]
         arrays.append(output)
         key = tuple([array.layout[:2] for array in arrays])
-        routine = self._dims.get(key)
-        if routine is None:
-            if len(self._dims) >= _MAX_LAYOUTS:
-                self._dims.clear()
-            routine = self._dims[key] = self._routine_for([array.layout for array in arrays])
-        routine.launch((output,), inputs)
+        found = self._plans.get(key)
+        if found is None:
+            if len(self._plans) >= _MAX_LAYOUTS:
+                self._plans.clear()
+            layouts = [array.layout for array in arrays]
+            routine = self._routine_for(layouts)
+            found = self._plans[key] = routine, routine.plan_for(layouts)
+        routine, plan = found
+        routine.launch_plan(plan, arrays, inputs)
 
     def _routine_for(self, layouts: list[Layout]) -> ElemwiseRoutine:
         needed = collapsed_ndim(layouts)
@@ -95,11 +98,11 @@ def unaliased(source: GpuArray, target: GpuArray) -> GpuArray:
 
     A kernel may read and write the same elements in the same places.
     """
-    if not share_memory(source, target):
+    if source.buffer is not target.buffer and not share_memory(source, target):
         return source
-    if source.dtype == target.dtype and source.layout == target.layout:
+    if source.layout == target.layout and source.dtype == target.dtype:
         return source
-    return copied(source)
+    return copied(source) if share_memory(source, target) else source
 
 
 def copied(array: GpuArray) -> GpuArray:

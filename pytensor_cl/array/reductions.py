@@ -1,6 +1,7 @@
 """Sums, extrema and other reductions along dimensions."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,21 +34,26 @@ def reduced_shape(x: GpuArray, axes: Sequence[int], keepdims: bool) -> tuple[int
     return tuple(n for a, n in enumerate(x.shape) if a not in axes)
 
 
-def rows_last(x: GpuArray, axes: Sequence[int]) -> tuple[GpuArray, int]:
-    """Return a view with the dimensions `axes` last, and adjacent dimensions merged, and the number of merged others.
-
-    Few kernels serve all shapes: they depend on numbers of dimensions.
-    """
-    others = [a for a in range(x.ndim) if a not in axes]
-    layout = x.layout
+@lru_cache(1024)
+def _rows_last(layout: Layout, axes: tuple[int, ...]) -> tuple[Layout, int]:
+    """Return the layout of `rows_last`."""
+    others = [a for a in range(layout.ndim) if a not in axes]
     sizes, steps = [], []
     for part in (others, axes):
         merged, (strides,) = collapse([layout.shape[a] for a in part], ([layout.strides[a] for a in part],))
         sizes.append(merged)
         steps.append(strides)
-    kept = len(sizes[0])
     shape, strides = (*sizes[0], *(sizes[1] or (1,))), (*steps[0], *(steps[1] or (0,)))
-    return x.with_layout(Layout(shape, strides, layout.offset)), kept
+    return Layout(shape, strides, layout.offset), len(sizes[0])
+
+
+def rows_last(x: GpuArray, axes: tuple[int, ...]) -> tuple[GpuArray, int]:
+    """Return a view with the dimensions `axes` last, and adjacent dimensions merged, and the number of merged others.
+
+    Few kernels serve all shapes: they depend on numbers of dimensions.
+    """
+    layout, kept = _rows_last(x.layout, axes)
+    return x.with_layout(layout), kept
 
 
 def reduce(

@@ -44,6 +44,13 @@ _LARGE_SPAN = 1 << 20  # bytes that they span at least
 _contiguous = lru_cache(1024)(Layout.contiguous)  # the shapes of repeated calls are the same
 
 
+@lru_cache(1024)
+def _dense(shape: tuple[int, ...]) -> tuple[Layout, int]:
+    """Return the C-contiguous layout of a shape, and the number of elements."""
+    layout = Layout.contiguous(shape)
+    return layout, layout.size
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings with which a context is opened.
@@ -203,8 +210,8 @@ class Context:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> GpuArray:
         """Return a C-contiguous array with arbitrary values."""
         dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
-        layout = Layout.contiguous(shape)
-        return GpuArray(self, self.memory.allocate(layout.size * dtype.itemsize), dtype, layout)
+        layout, size = _dense(tuple(shape))
+        return GpuArray(self, self.memory.allocate(size * dtype.itemsize), dtype, layout)
 
     def from_host(self, array: Any, *, borrow: bool = False) -> GpuArray:
         """Upload a NumPy array, without waiting.

@@ -90,8 +90,9 @@ class Layout(NamedTuple):
 
     def transpose(self, axes: Sequence[int] | None = None) -> "Layout":
         """Permute the dimensions (reverse them if `axes` is None)."""
-        order = range(self.ndim)[::-1] if axes is None else axes
-        return self.dimshuffle(tuple(order))
+        if axes is None:
+            return Layout(self.shape[::-1], self.strides[::-1], self.offset)
+        return self.dimshuffle(tuple(axes))
 
     def dimshuffle(self, order: Sequence[int | str]) -> "Layout":
         """Permute, drop and insert dimensions; ``"x"`` inserts one of length one.

@@ -53,7 +53,7 @@ def _indexed(context: Context, function: UserFunction, ndims: tuple[int | None, 
 
 
 class _Call(NamedTuple):
-    """What was found out about the arguments of a call: it holds for all of the same dtypes and layouts."""
+    """Routine and plan of a call; they hold for all arguments of the same dtypes and layouts."""
 
     context: Context
     routine: Any

@@ -61,7 +61,7 @@ _known: dict[str, "UserFunction"] = {}  # by the titles of their texts; for erro
 
 @dataclass(frozen=True)
 class Definition:
-    """What a user wrote: two of the same texts are the same kernel.
+    """Texts and parameters of an elementwise kernel: two of the same texts are the same kernel.
 
     `vector`: whether the operation is valid for vector types; None finds out; `frame`: text before and after the
     operation, for expressions; `more`: further parameters of the function, in C; `place`: what messages call the

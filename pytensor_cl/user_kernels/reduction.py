@@ -59,7 +59,7 @@ def _rowwise(
 
 
 class _Call(NamedTuple):
-    """What was found out about the arguments of a call."""
+    """Routine of a call; it holds for all arguments of the same dtypes and layouts."""
 
     context: Context
     functions: ReductionFunctions

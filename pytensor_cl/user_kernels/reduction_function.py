@@ -39,7 +39,7 @@ _NEUTRAL = {
 
 @dataclass(frozen=True)
 class ReductionDefinition:
-    """What a user wrote: two of the same texts are the same kernel.
+    """Texts and parameters of a reduction: two of the same texts are the same kernel.
 
     `identity`: result of reducing nothing, before `post_map`; None: there is none; `reduce_type`: a NumPy dtype, a
     placeholder, or a type of C; empty: that of the output.

@@ -81,7 +81,7 @@ class UserReduction(Routine):
     ndim, axes
         Dimensions to which the inputs are broadcast, and those that are reduced; None: all.
     schedule
-        See `Routine`.
+        Schedule of `Routine`.
     """
 
     def __init__(

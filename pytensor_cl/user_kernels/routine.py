@@ -46,7 +46,7 @@ class Indexed(Routine):
     ndims
         Dimensions of each input, then of each output; None: it is a NumPy scalar.
     schedule
-        See `Routine`.
+        Schedule of `Routine`.
     """
 
     def __init__(

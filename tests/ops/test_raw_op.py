@@ -199,6 +199,8 @@ def test_mistakes(context):
         twice_op(v)
     with pytest.raises(TypeError, match="the input x is float64, not float32: cast it"):
         twice_op(x.astype("float64"))
+    with pytest.raises(ValueError, match=r"the input y has shape \(3,\); \(n\),\(\),\(n\)->\(n\) wants n to be 2"):
+        axpy_op(pt.zeros(2, "float32"), 2, pt.zeros(3, "float32"))
     with pytest.raises(TypeError, match="op twice takes 1 inputs"):
         twice_op(x, x)
     broken = as_op(RawKernel(AXPY.code.replace("a * x", "b * x"), "axpy"), signature="(n),(),(n)->(n)")

@@ -22,7 +22,7 @@ class Names(NamedTuple):
 
     @property
     def all(self) -> tuple[str, ...]:
-        """What gradients are made of, in the order of the arguments of an expression."""
+        """Names of all variables of a gradient, in the order of the arguments of an expression."""
         return (*self.inputs, *self.outputs, *(f"g{name}" for name in self.outputs))
 
 

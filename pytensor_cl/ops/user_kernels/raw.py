@@ -48,9 +48,9 @@ class _Operand(NamedTuple):
 class RawOp(KernelOp):
     """An Op whose results a `RawKernel` computes.
 
-    `signature`: dimensions of inputs and outputs; `outputs`: names of inputs, or dtypes, for each output; None: as the
-    kernel declares them; `launch`: computes a launch; `shape_function`: computes the shapes of outputs as
-    ``Op.infer_shape`` does.
+    `signature`: dimensions of inputs and outputs; `output_types`: for each output the name of an input or a dtype;
+    None: as the kernel declares them; `launch`: computes a launch; `shape_function`: computes the shapes of outputs
+    as ``Op.infer_shape`` does.
     """
 
     kernel: RawKernel
@@ -62,12 +62,12 @@ class RawOp(KernelOp):
         gradient: Gradient,
         perform_on_host: Callable[..., Any] | None,
         signature: str,
-        outputs: tuple[str, ...] | None,
+        output_types: tuple[str, ...] | None,
         launch: Callable[..., Any] | None,
         shape_function: Callable[..., Any] | None,
     ) -> None:
         super().__init__(kernel, name, gradient, perform_on_host)
-        self.launch, self.shape_function, self.outputs = launch, shape_function, outputs
+        self.launch, self.shape_function, self.output_types = launch, shape_function, output_types
         self.signature = Signature.parse(signature, name)
         self.operands = _operands(name, kernel.declared(), self.signature, launch)
         if self.signature.unknown and shape_function is None:
@@ -82,11 +82,11 @@ class RawOp(KernelOp):
         self._output_sources = [self._output_source(number) for number in range(len(self.signature.outputs))]
 
     def _key(self) -> tuple[Any, ...]:
-        return (*super()._key(), self.signature.text, self.outputs, self.launch, self.shape_function)
+        return (*super()._key(), self.signature.text, self.output_types, self.launch, self.shape_function)
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = (self.kernel, self.name, self.gradient, self.perform_on_host, self.signature.text)
-        return RawOp, (*arguments, self.outputs, self.launch, self.shape_function)
+        return RawOp, (*arguments, self.output_types, self.launch, self.shape_function)
 
     @property
     def gufunc_signature(self) -> str:
@@ -110,18 +110,18 @@ class RawOp(KernelOp):
         Raises `TypeError` or `ValueError`: ``outputs`` does not say it, and the kernel does not either.
         """
         operand = self.operands[len(self.signature.inputs) + number]
-        if self.outputs is None:
+        if self.output_types is None:
             if not operand.dtypes:
                 raise TypeError(
                     f"op {self.name}: what dtype is {operand.name}? pass outputs=['float32'] or another one"
                 )
             return operand.dtypes[0].name
-        if len(self.outputs) != len(self.signature.outputs):
+        if len(self.output_types) != len(self.signature.outputs):
             raise ValueError(
-                f"op {self.name}: outputs= has {len(self.outputs)} entries, the signature has "
+                f"op {self.name}: outputs= has {len(self.output_types)} entries, the signature has "
                 f"{len(self.signature.outputs)} outputs"
             )
-        chosen = self.outputs[number]
+        chosen = self.output_types[number]
         if chosen in self.names.inputs:
             return self.names.inputs.index(chosen)
         try:
@@ -148,19 +148,31 @@ class RawOp(KernelOp):
             raise TypeError(
                 f"op {self.name} takes {len(self.inputs)} inputs ({self.signature.text}), not {len(inputs)}"
             )
-        variables = [self._typed(k, value) for k, value in enumerate(inputs)]
-        lengths: dict[str, int] = {}
-        for dimensions, variable in zip(self.signature.inputs, variables, strict=True):
-            for name, length in zip(dimensions, variable.type.shape, strict=True):
-                if isinstance(name, str) and length is not None:
-                    lengths.setdefault(name, length)
+        variables = [self._as_input(k, value) for k, value in enumerate(inputs)]
+        lengths = self._static_lengths(variables)
         types = []
         for source, dimensions in zip(self._output_sources, self.signature.outputs, strict=True):
             dtype = variables[source].type.dtype if isinstance(source, int) else source
             types.append(TensorType(dtype, tuple(n if isinstance(n, int) else lengths.get(n) for n in dimensions)))
         return Apply(self, variables, [kind() for kind in types])
 
-    def _typed(self, number: int, value: Any) -> Any:
+    def _static_lengths(self, variables: Sequence[Any]) -> dict[str, int]:
+        """Return the lengths that are known when the graph is built.
+
+        Raises `ValueError`: two of one name differ, or one is not the number of the signature.
+        """
+        lengths: dict[str, int] = {}
+        for operand, dimensions, variable in zip(self.inputs, self.signature.inputs, variables, strict=True):
+            for name, length in zip(dimensions, variable.type.shape, strict=True):
+                expected = name if isinstance(name, int) or length is None else lengths.setdefault(name, length)
+                if length not in (None, expected):
+                    raise ValueError(
+                        f"op {self.name}: the input {operand.name} has shape {variable.type.shape}; "
+                        f"{self.signature.text} wants {name} to be {expected}"
+                    )
+        return lengths
+
+    def _as_input(self, number: int, value: Any) -> Any:
         """Return an input as a variable."""
         operand, ndim = self.inputs[number], len(self.signature.inputs[number])
         if operand.is_by_value and isinstance(value, bool | int | float):
@@ -312,7 +324,7 @@ def raw_op(
         )
     if isinstance(outputs, str) or (outputs is not None and not isinstance(outputs, Sequence)):
         raise TypeError(f"op {name}: outputs= is a list, with an input's name or a dtype for each output: ['x']")
-    chosen = None if outputs is None else tuple(map(str, outputs))
+    chosen = None if outputs is None else tuple(t if isinstance(t, str) else np.dtype(t).name for t in outputs)
     op = RawOp(kernel, name, gradient, perform, signature, chosen, launch, infer_shape)
     if gradient is not None:
         check_gradient(name, gradient, op.names, lambda other: isinstance(other, ElementwiseKernel))
