@@ -52,7 +52,7 @@ void ${name}(
 % for variable, _, sort, ndim in arguments:
     % if sort == "raw":
     const long size_${variable} = p.size_${variable};
-    const long shape_${variable}[${max(ndim, 1)}] = {${", ".join(f"p.shape_{variable}[{d}]" for d in range(max(ndim, 1)))}};
+    const long shape_${variable}[] = {${", ".join(f"p.shape_{variable}[{d}]" for d in range(max(ndim, 1)))}};
     % endif
 % endfor
 % if group > 1:
