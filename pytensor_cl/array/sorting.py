@@ -270,9 +270,9 @@ def cumulative_prod(
 
 
 def diff(
-    x: GpuArray, /, *, axis: int = -1, n: int = 1, prepend: GpuArray | None = None, append: GpuArray | None = None
+    x: GpuArray, /, n: int = 1, axis: int = -1, prepend: GpuArray | None = None, append: GpuArray | None = None
 ) -> GpuArray:
-    """Return differences of neighbours along a dimension, `n` times.
+    """Return differences of neighbours along a dimension, `n` times; the order of arguments is NumPy's.
 
     `prepend`, `append`: arrays that are put before, and after, along the dimension.
     """
