@@ -1,8 +1,9 @@
 """Scalar Ops of complex numbers as OpenCL C.
 
-NumPy's answers where a part is infinite or not a number hold for arithmetic, comparisons, ``abs``, ``sign``, ``sqrt``
-and ``log``. Functions are written with functions of real numbers, after Kahan (1987), "Branch cuts for complex
-elementary functions", so branch cuts and signed zeros are C99's.
+NumPy's answers where a part is infinite or not a number hold for arithmetic, comparisons and all functions but
+``expm1``, where NumPy has NaN in place of some of the values that C99 gives for ``exp``. Functions are written with
+functions of real numbers, after Kahan (1987), "Branch cuts for complex elementary functions", so branch cuts and signed
+zeros are C99's.
 """
 
 from collections.abc import Callable
@@ -190,7 +191,8 @@ def _expm1(emitter: Emitter, z: Complex) -> Complex:
     half = emitter.bind(emitter.bind(z.imag * 0.5).call("sin"))
     growth = emitter.bind(z.real.call("expm1"))
     real = emitter.bind(growth * emitter.bind(z.imag.call("cos"))) - emitter.bind(half * half * 2)
-    return Complex(real, _exp(emitter, z).imag)
+    is_open = z.real.call("fabs").equals(INFINITY) & ~_is_finite(z.imag)
+    return Complex(emitter.select(is_open, growth, emitter.bind(real)), _exp(emitter, z).imag)
 
 
 def _log_abs(emitter: Emitter, z: Complex) -> Value:
@@ -279,6 +281,7 @@ def _grown(emitter: Emitter, angle: Value, name: str, argument: Value) -> Value:
     grown = emitter.bind(own * angle)
     if name == "sinh":  # of zero it is zero, of whatever angle
         grown = emitter.bind(emitter.select(argument.equals(0) & angle.is_nan(), argument, grown))
+        angle = emitter.bind(angle * _signed(1, argument))
     return emitter.bind(emitter.select(angle.equals(0), angle, grown))
 
 
@@ -316,7 +319,8 @@ def _tanh(emitter: Emitter, z: Complex) -> Complex:
     decayed = emitter.bind(emitter.select(size.equals(INFINITY) & tan.is_nan(), _signed(0, z.imag), decayed))
     real = emitter.bind(emitter.select(z.real.equals(0), z.real, emitter.bind(real)))
     imag = emitter.bind(emitter.select(z.imag.equals(0), z.imag, emitter.bind(tan / rest)))
-    return emitter.select(size > limit, Complex(_signed(1, z.real), decayed), Complex(real, imag))
+    unit = emitter.bind(emitter.select(tan.is_nan() & (size < INFINITY), tan, _signed(1, z.real)))
+    return emitter.select(size > limit, Complex(unit, decayed), Complex(real, imag))
 
 
 def _asinh(emitter: Emitter, z: Complex) -> Complex:
