@@ -31,7 +31,6 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
-toc_object_entries_show_parents = "hide"  # in the list of a page's sections, members stand below their class
 
 
 _MEMBERS = {"attribute", "classmethod", "method", "property", "staticmethod"}
