@@ -4,6 +4,7 @@ A stub, as the import contracts count imports under ``TYPE_CHECKING``, and every
 """
 
 from pytensor_cl.errors import OpenCLError as OpenCLError
+from pytensor_cl.linker.reports.drawing.draw import draw as draw
 from pytensor_cl.linker.reports.explain import explain as explain
 from pytensor_cl.linker.reports.profile import profile as profile
 from pytensor_cl.mode import devices as devices
@@ -13,6 +14,10 @@ from pytensor_cl.ops.transfer import gpu_from_host as gpu_from_host
 from pytensor_cl.ops.transfer import host_from_gpu as host_from_gpu
 from pytensor_cl.ops.user_kernels.as_op import as_op as as_op
 from pytensor_cl.runtime.array import GpuArray as GpuArray
+from pytensor_cl.runtime.interchange import from_buffer as from_buffer
+from pytensor_cl.runtime.interchange import from_dlpack as from_dlpack
+from pytensor_cl.runtime.interchange import from_pyopencl as from_pyopencl
+from pytensor_cl.runtime.interchange import queue as queue
 from pytensor_cl.runtime.registry import free_memory as free_memory
 from pytensor_cl.runtime.registry import memory_info as memory_info
 from pytensor_cl.runtime.registry import sync as sync

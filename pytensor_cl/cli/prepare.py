@@ -3,6 +3,9 @@
 import argparse
 from time import perf_counter
 
+from pytensor_cl.array.prepare import prepare
+from pytensor_cl.mode import use
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -14,9 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build and run the kernels; return the exit code."""
-    from pytensor_cl.array.prepare import prepare
-    from pytensor_cl.mode import use
-
     began = perf_counter()
     count = prepare(options.dtype or ["float32"], device=use(options.device))
     print(f"{count} kernels are in the caches, after {perf_counter() - began:.1f} s")
