@@ -147,8 +147,15 @@ def short(count: float) -> str:
 def draw_chains(results: dict[str, Any], path: Path) -> Path:
     """Draw the effective draws per second of samplers, without and with the time of the whole process."""
     found = results["chains"]
+    counts = [len(samplers) for samplers in found.values()]
     figure, rows = plt.subplots(
-        len(found), 2, figsize=(9, 0.9 + 1.9 * len(found)), layout="constrained", squeeze=False, sharey="row"
+        len(found),
+        2,
+        figsize=(9, 1.1 * len(found) + 0.34 * sum(counts)),
+        layout="constrained",
+        squeeze=False,
+        sharey="row",
+        gridspec_kw={"height_ratios": [count + 0.5 for count in counts]},
     )
     for plots, (model, samplers) in zip(rows, found.items(), strict=True):
         names = list(samplers)[::-1]
@@ -161,6 +168,7 @@ def draw_chains(results: dict[str, Any], path: Path) -> Path:
             plot.bar_label(bars, [f"{float(f'{rate:.3g}'):,.0f}" for rate in rates], padding=3, fontsize=9)
             plot.set(title=f"{model}: {title}", xlim=(0, max(rates) * 1.2))
             plot.set_yticks(range(len(names)), names)
+            plot.set_ylim(-0.75, len(names) - 0.25)
             plot.grid(axis="y", visible=False)
             plot.ticklabel_format(axis="x", style="plain")
             plot.locator_params(axis="x", nbins=4)

@@ -42,7 +42,7 @@ LONGEST = 60.0
 
 
 class Effort(NamedTuple):
-    """How much is measured.
+    """The amount that is measured.
 
     ``warm`` and ``seconds`` are the time of calls before and in each of ``rounds`` rounds, ``largest`` is the number of
     elements up to which sizes go, ``every`` takes each so many workloads.

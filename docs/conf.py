@@ -1,7 +1,5 @@
 """How Sphinx builds the documentation: ``sphinx-build -W docs docs/_build``."""
 
-import logging
-
 from docutils import nodes
 from sphinx import addnodes
 
@@ -33,15 +31,6 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
-toc_object_entries_show_parents = "hide"  # in the list of a page's sections, members stand below their class
-
-
-class _Pages(logging.Filter):
-    """Lets a pattern of a toctree match no page: pages come and go with the branches that are being merged."""
-
-    def filter(self, record):
-        """Return whether a record is logged."""
-        return "toctree glob pattern" not in str(record.msg)
 
 
 _MEMBERS = {"attribute", "classmethod", "method", "property", "staticmethod"}
@@ -59,6 +48,4 @@ def _show_class(app, domain, objtype, content):
 
 def setup(app):
     """Connect what is defined here."""
-    for handler in logging.getLogger("sphinx").handlers:
-        handler.addFilter(_Pages())
     app.connect("object-description-transform", _show_class)

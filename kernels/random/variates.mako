@@ -193,6 +193,26 @@ static double ${G}_student(${G}_stream *r, const double root, const double shape
     return root * x / sqrt(y);
 }
 % endif
+% if "cauchy" in needed:
+static double ${G}_cauchy(${G}_stream *r)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double x = ${G}_normal(r), y = ${G}_normal(r);
+    return x / y;
+}
+% endif
+% if "f" in needed:
+static double ${G}_f(${G}_stream *r, const double df, const double a, const double ab, const double ac,
+                     const double other_df, const double b, const double bb, const double bc)
+{
+    #pragma OPENCL FP_CONTRACT OFF
+    const double x = 2.0 * ${G}_gamma(r, a, ab, ac) * other_df;
+    const int was_odd = r->is_odd;
+    const double y = 2.0 * ${G}_gamma(r, b, bb, bc) * df;
+    r->is_odd |= was_odd;
+    return x / y;
+}
+% endif
 % if "wald" in needed:
 static double ${G}_wald(${G}_stream *r, const double mean, const double scale)
 {
@@ -481,6 +501,13 @@ static double ${G}_beta_of(${G}_stream *r, const double a, const double b)
     if (a <= 1.0 && b <= 1.0) return ${G}_beta(r, a, 0.0, 0.0, b, 0.0, 0.0);
     const double x = ${G}_gamma_of(r, a), y = ${G}_gamma_of(r, b);
     return x / (x + y);
+}
+    % endif
+    % if of("f"):
+static double ${G}_f_of(${G}_stream *r, const double df, const double other_df)
+{
+    const double x = ${G}_gamma_of(r, 0.5 * df) * other_df, y = ${G}_gamma_of(r, 0.5 * other_df) * df;
+    return x / y;
 }
     % endif
     % if of("student"):

@@ -36,7 +36,7 @@ void ${name}(
 % for variable, _, kind, dims in arguments:
     % if kind == "raw":
     const long size_${variable} = p.size_${variable};
-    const long shape_${variable}[${max(dims, 1)}] = {${", ".join(f"p.shape_{variable}[{d}]" for d in range(max(dims, 1)))}};
+    const long shape_${variable}[] = {${", ".join(f"p.shape_{variable}[{d}]" for d in range(max(dims, 1)))}};
     % endif
 % endfor
     <%elements:each n="elements" schedule="${schedule}">

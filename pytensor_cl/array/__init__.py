@@ -5,7 +5,7 @@ Use it as NumPy: ``import pytensor_cl.array as xp``. Functions return at once; t
 
 from math import e, inf, nan, pi
 
-from pytensor_cl.array import blas, fft, linalg
+from pytensor_cl.array import blas, fft, linalg, random
 from pytensor_cl.array.creation import (
     arange,
     asarray,

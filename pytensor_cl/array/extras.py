@@ -11,7 +11,7 @@ from pytensor_cl.array.creation import asarray, full
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.dtypes import default_float
 from pytensor_cl.array.launches import cast_to, copied, copy_into, share_memory
-from pytensor_cl.array.manipulation import broadcast_to, concat, flip, moveaxis, permute_dims, reshape
+from pytensor_cl.array.manipulation import broadcast_to, concat, diagonal, flip, moveaxis, permute_dims, reshape
 from pytensor_cl.array.reductions import Axis
 from pytensor_cl.runtime.array import GpuArray
 
@@ -260,8 +260,6 @@ def _subscripts(text: str, operands: Sequence[GpuArray]) -> tuple[list[str], str
 
 def _with_diagonals(x: GpuArray, term: str) -> tuple[GpuArray, str]:
     """Return the view of diagonals where a letter stands for several dimensions."""
-    from pytensor_cl.array.manipulation import diagonal
-
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             first = term.index(letter)
@@ -332,14 +330,18 @@ def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_valu
     mode
         ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
     constant_values
-        The number that is added in mode ``"constant"``.
+        What is added in mode ``"constant"``: a number, a pair (before, after), or a pair for each dimension.
     """
     widths = np.broadcast_to(np.asarray(pad_width, np.int64), (x.ndim, 2)).tolist()
     if mode == "constant":
         shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
-        result = full(shape, constant_values, dtype=x.dtype, device=x.context.name)
+        values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2)).tolist()
+        first = values[0][0] if values else 0
+        result = full(shape, first, dtype=x.dtype, device=x.context.name)
         inside = tuple(slice(low, low + n) for n, (low, _) in zip(x.shape, widths, strict=True))
         copy_into(result[inside], x)
+        if any(value != first for pair in values for value in pair):
+            _pad_sides(result, inside, values)
         return result
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise ValueError(f"pad: there is no mode {mode!r}")
@@ -348,6 +350,14 @@ def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_valu
             places = np.pad(np.arange(x.shape[axis]), (low, high), mode=mode)  # type: ignore[call-overload]
             x = x[(*(slice(None),) * axis, places)]
     return copied(x)
+
+
+def _pad_sides(result: GpuArray, inside: tuple[slice, ...], values: list[list[Any]]) -> None:
+    """Set what is before and after each dimension; where dimensions meet, the last one counts, as NumPy does."""
+    for axis, (part, (before, after)) in enumerate(zip(inside, values, strict=True)):
+        place = (slice(None),) * axis
+        result[(*place, slice(0, part.start))] = before
+        result[(*place, slice(part.stop, None))] = after
 
 
 def atleast_1d(x: GpuArray, /) -> GpuArray:

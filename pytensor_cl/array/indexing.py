@@ -18,7 +18,7 @@ from pytensor_cl.runtime.layout import Layout, collapse
 
 
 class _Selection(NamedTuple):
-    """What an index with arrays selects of an array.
+    """The selection of an array by an index with arrays.
 
     `view`: the array with the indexed dimensions first; `indices`: one vector for each of them, or an array of int64;
     `is_checked`: for each, whether the kernel must check it; `shape`: the common shape of the index arrays; `place`:

@@ -157,7 +157,7 @@ def unique(
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The results of `unique_all`."""
 
     values: GpuArray
     indices: GpuArray
@@ -166,14 +166,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The results of `unique_counts`."""
 
     values: GpuArray
     counts: GpuArray
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The results of `unique_inverse`."""
 
     values: GpuArray
     inverse_indices: GpuArray
@@ -270,9 +270,9 @@ def cumulative_prod(
 
 
 def diff(
-    x: GpuArray, /, *, axis: int = -1, n: int = 1, prepend: GpuArray | None = None, append: GpuArray | None = None
+    x: GpuArray, /, n: int = 1, axis: int = -1, prepend: GpuArray | None = None, append: GpuArray | None = None
 ) -> GpuArray:
-    """Return differences of neighbours along a dimension, `n` times.
+    """Return differences of neighbours along a dimension, `n` times; the order of arguments is NumPy's.
 
     `prepend`, `append`: arrays that are put before, and after, along the dimension.
     """
@@ -296,7 +296,8 @@ def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray
     x
         An array.
     repeats
-        How often: an integer, or a vector of them, of the device or the host. One of the device is waited for.
+        Numbers of repetitions: an integer, or a vector of them, of the device or the host. The call waits for a vector
+        of the device.
     axis
         The dimension; None repeats the elements of the flattened array.
 

@@ -3,17 +3,13 @@
 import operator
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array_operators import ArrayOperators
 from pytensor_cl.runtime.layout import Layout
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.context import Context
-
 
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
@@ -78,7 +74,7 @@ class GpuArray(ArrayOperators):
 
     def __init__(
         self,
-        context: "Context",
+        context: Any,
         buffer: "cl.Buffer",
         dtype: np.dtype,
         layout: Layout,
@@ -177,7 +173,8 @@ class GpuArray(ArrayOperators):
         """Copy the array into a new NumPy array; waits until it is there."""
         host = self.context.download(self)
         self.context.deferred_errors.check()
-        return host
+        found: np.ndarray = host
+        return found
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number; waits for it.
@@ -209,7 +206,8 @@ class GpuArray(ArrayOperators):
 
         Raises `ValueError`: ``copy=False``, and the device has a memory of its own, or `dtype` differs.
         """
-        return self.context.exports.to_numpy(self, dtype, copy)
+        found: np.ndarray = self.context.exports.to_numpy(self, dtype, copy)
+        return found
 
     def __dlpack__(
         self,
@@ -247,7 +245,8 @@ class GpuArray(ArrayOperators):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return ``(1, 0)``, the host, where it sees the memory; else ``(4, k)``, number `k` of the devices."""
-        return self.context.exports.dlpack_device()
+        found: tuple[int, int] = self.context.exports.dlpack_device()
+        return found
 
     def __float__(self) -> float:
         return float(self.to_host())
@@ -323,7 +322,8 @@ class GpuArray(ArrayOperators):
         ValueError
             The array is read-only, or the queue belongs to another OpenCL context.
         """
-        return self.context.exports.to_buffer(self, queue)
+        found: tuple[Any, int] = self.context.exports.to_buffer(self, queue)
+        return found
 
     def host_view(self, *, writeable: bool = False) -> np.ndarray:
         """Wait, and return a NumPy array over the memory of the array, on devices whose memory the host sees.
@@ -341,7 +341,8 @@ class GpuArray(ArrayOperators):
         ValueError
             The device has a memory of its own; or `writeable` is set for an array that is read-only or broadcast.
         """
-        return self.context.exports.host_view(self, writeable)
+        found: np.ndarray = self.context.exports.host_view(self, writeable)
+        return found
 
     def map(self, mode: str = "rw") -> "AbstractContextManager[np.ndarray]":
         """Return a context manager whose value is a NumPy array with the values of the array.
@@ -364,4 +365,5 @@ class GpuArray(ArrayOperators):
         >>> with r.map("rw") as a:  # doctest: +SKIP
         ...     a[0] = 1
         """
-        return self.context.exports.map(self, mode)
+        found: AbstractContextManager[np.ndarray] = self.context.exports.map(self, mode)
+        return found

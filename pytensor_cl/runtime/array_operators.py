@@ -4,11 +4,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.array import GpuArray
-    from pytensor_cl.runtime.context import Context
+from typing import Any, Self
 
 Axis = int | Sequence[int] | None
 
@@ -62,8 +58,7 @@ class ArrayOperators:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
-        context: Context
+    context: Any  # a Context
 
     __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _inplace("add")
     __sub__, __rsub__, __isub__ = _binary("sub"), _reflected("sub"), _inplace("sub")
@@ -95,7 +90,7 @@ class ArrayOperators:
         Parameters
         ----------
         index
-            What indexing takes.
+            An index as ``x[index]`` takes it.
         value
             A number, a device array, or an array of the host, which is uploaded; it broadcasts, and is cast.
 
@@ -116,7 +111,7 @@ class ArrayOperators:
     def _values_text(self) -> str:
         return _above("printing").values_text(self)
 
-    def _take_index(self, index: Any) -> "GpuArray":
+    def _take_index(self, index: Any) -> Self:
         """Return what an index with arrays, or other integers than Python's, selects."""
         return _above("indexing").take_index(self, index)
 
@@ -148,11 +143,11 @@ class ArrayOperators:
         """The device of the array, a `pytensor_cl.array.Device`."""
         return _above("device").Device(self.context.name)
 
-    def to_device(self, device: Any, /, *, stream: None = None) -> "GpuArray":
+    def to_device(self, device: Any, /, *, stream: None = None) -> Self:
         """Return the array on a device; itself if it is there (`pytensor_cl.array.to_device`)."""
         return _above("device").to_device(self, device, stream=stream)
 
-    def astype(self, dtype: Any, /, *, copy: bool = True) -> "GpuArray":
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Self:
         """Return the array with another dtype (`pytensor_cl.array.astype`)."""
         return _above("creation").astype(self, dtype, copy=copy)
 
@@ -161,80 +156,70 @@ class ArrayOperators:
         _above("indexing").assign(self, ..., value)
 
     @property
-    def real(self) -> "GpuArray":
+    def real(self) -> Self:
         """The real parts, a view; a real array itself."""
         return _above("elementwise").real(self)
 
     @property
-    def imag(self) -> "GpuArray":
+    def imag(self) -> Self:
         """The imaginary parts, a view; zeros of a real array."""
         return _above("elementwise").imag(self)
 
-    def conj(self) -> "GpuArray":
+    def conj(self) -> Self:
         """Return complex conjugates."""
         return _above("elementwise").conj(self)
 
-    def clip(self, min: Any = None, max: Any = None) -> "GpuArray":
+    def clip(self, min: Any = None, max: Any = None) -> Self:
         """Limit elements to a range (`pytensor_cl.array.clip`)."""
         return _above("elementwise").clip(self, min, max)
 
     # Reductions, with NumPy's parameters
 
-    def sum(
-        self, axis: Axis = None, dtype: Any = None, out: "GpuArray | None" = None, keepdims: bool = False
-    ) -> "GpuArray":
+    def sum(self, axis: Axis = None, dtype: Any = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return sums along dimensions (`pytensor_cl.array.sum`)."""
         return _above("reductions").sum(self, axis=axis, dtype=dtype, out=out, keepdims=keepdims)
 
-    def prod(
-        self, axis: Axis = None, dtype: Any = None, out: "GpuArray | None" = None, keepdims: bool = False
-    ) -> "GpuArray":
+    def prod(self, axis: Axis = None, dtype: Any = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return products along dimensions (`pytensor_cl.array.prod`)."""
         return _above("reductions").prod(self, axis=axis, dtype=dtype, out=out, keepdims=keepdims)
 
-    def max(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+    def max(self, axis: Axis = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return the greatest elements along dimensions (`pytensor_cl.array.max`)."""
         return _above("reductions").max(self, axis=axis, out=out, keepdims=keepdims)
 
-    def min(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+    def min(self, axis: Axis = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return the least elements along dimensions (`pytensor_cl.array.min`)."""
         return _above("reductions").min(self, axis=axis, out=out, keepdims=keepdims)
 
-    def mean(
-        self, axis: Axis = None, dtype: Any = None, out: "GpuArray | None" = None, keepdims: bool = False
-    ) -> "GpuArray":
+    def mean(self, axis: Axis = None, dtype: Any = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return means along dimensions (`pytensor_cl.array.mean`)."""
         return _above("reductions").mean(self, axis=axis, dtype=dtype, out=out, keepdims=keepdims)
 
-    def var(
-        self, axis: Axis = None, out: "GpuArray | None" = None, ddof: float = 0, keepdims: bool = False
-    ) -> "GpuArray":
+    def var(self, axis: Axis = None, out: Self | None = None, ddof: float = 0, keepdims: bool = False) -> Self:
         """Return variances along dimensions (`pytensor_cl.array.var`, whose correction is `ddof`)."""
         return _above("reductions").var(self, axis=axis, out=out, correction=ddof, keepdims=keepdims)
 
-    def std(
-        self, axis: Axis = None, out: "GpuArray | None" = None, ddof: float = 0, keepdims: bool = False
-    ) -> "GpuArray":
+    def std(self, axis: Axis = None, out: Self | None = None, ddof: float = 0, keepdims: bool = False) -> Self:
         """Return standard deviations along dimensions (`pytensor_cl.array.std`, whose correction is `ddof`)."""
         return _above("reductions").std(self, axis=axis, out=out, correction=ddof, keepdims=keepdims)
 
-    def all(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+    def all(self, axis: Axis = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return whether all elements along dimensions are true (`pytensor_cl.array.all`)."""
         return _above("reductions").all(self, axis=axis, out=out, keepdims=keepdims)
 
-    def any(self, axis: Axis = None, out: "GpuArray | None" = None, keepdims: bool = False) -> "GpuArray":
+    def any(self, axis: Axis = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return whether an element along dimensions is true (`pytensor_cl.array.any`)."""
         return _above("reductions").any(self, axis=axis, out=out, keepdims=keepdims)
 
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> "GpuArray":
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
         """Return the indices of greatest elements (`pytensor_cl.array.argmax`)."""
         return _above("sorting").argmax(self, axis=axis, keepdims=keepdims)
 
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> "GpuArray":
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
         """Return the indices of least elements (`pytensor_cl.array.argmin`)."""
         return _above("sorting").argmin(self, axis=axis, keepdims=keepdims)
 
-    def argsort(self, axis: int = -1) -> "GpuArray":
+    def argsort(self, axis: int = -1) -> Self:
         """Return the indices that sort the array (`pytensor_cl.array.argsort`)."""
         return _above("sorting").argsort(self, axis=axis)
 
@@ -242,12 +227,12 @@ class ArrayOperators:
         """Sort the array itself along a dimension, as NumPy's method does."""
         self[...] = _above("sorting").sort(self, axis=axis)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None) -> "GpuArray":
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
         """Return cumulative sums; None is that of the flattened array (`pytensor_cl.array.cumulative_sum`)."""
         source = self.ravel() if axis is None else self
         return _above("sorting").cumulative_sum(source, axis=axis, dtype=dtype)
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None) -> "GpuArray":
+    def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
         """Return cumulative products; None is that of the flattened array (`pytensor_cl.array.cumulative_prod`)."""
         source = self.ravel() if axis is None else self
         return _above("sorting").cumulative_prod(source, axis=axis, dtype=dtype)
@@ -255,64 +240,64 @@ class ArrayOperators:
     # Shapes
 
     @property
-    def mT(self) -> "GpuArray":
+    def mT(self) -> Self:
         """The array with its last two dimensions exchanged; a view."""
         return _above("manipulation").matrix_transpose(self)
 
-    def reshape(self, *shape: Any, copy: bool | None = None) -> "GpuArray":
+    def reshape(self, *shape: Any, copy: bool | None = None) -> Self:
         """Return the elements in another shape: integers, or one sequence (`pytensor_cl.array.reshape`)."""
         wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         return _above("manipulation").reshape(self, wanted, copy=copy)
 
-    def ravel(self) -> "GpuArray":
+    def ravel(self) -> Self:
         """Return the elements as a vector: a view where one is possible."""
         return _above("manipulation").ravel(self)
 
-    def flatten(self) -> "GpuArray":
+    def flatten(self) -> Self:
         """Return a copy of the elements as a vector."""
         return _above("manipulation").ravel(self.copy())  # type: ignore[attr-defined]
 
-    def transpose(self, *axes: Any) -> "GpuArray":
+    def transpose(self, *axes: Any) -> Self:
         """Return a view with the dimensions in another order; reversed without arguments."""
         order = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes or None
         return _above("manipulation").transpose(self, order)
 
-    def squeeze(self, axis: Axis = None) -> "GpuArray":
+    def squeeze(self, axis: Axis = None) -> Self:
         """Return a view without dimensions of length 1 (`pytensor_cl.array.squeeze`)."""
         return _above("manipulation").squeeze(self, axis)
 
-    def swapaxes(self, axis1: int, axis2: int, /) -> "GpuArray":
+    def swapaxes(self, axis1: int, axis2: int, /) -> Self:
         """Return a view with two dimensions exchanged."""
         return _above("manipulation").swapaxes(self, axis1, axis2)
 
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "GpuArray":
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return a view of diagonals (`pytensor_cl.array.diagonal`)."""
         return _above("manipulation").diagonal(self, offset=offset, axis1=axis1, axis2=axis2)
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "GpuArray":
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return the sums of diagonals."""
         return self.diagonal(offset, axis1, axis2).sum(axis=-1)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> "GpuArray":
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
         """Repeat each element along a dimension (`pytensor_cl.array.repeat`)."""
         return _above("sorting").repeat(self, repeats, axis=axis)
 
-    def take(self, indices: Any, axis: int | None = None) -> "GpuArray":
+    def take(self, indices: Any, axis: int | None = None) -> Self:
         """Return elements, or slices along a dimension, by number (`pytensor_cl.array.take`)."""
         return _above("indexing").take(self, indices, axis=axis)
 
-    def nonzero(self) -> "tuple[GpuArray, ...]":
+    def nonzero(self) -> tuple[Self, ...]:
         """Return the indices of elements that are not zero; waits for the device."""
         return _above("indexing").nonzero(self)
 
-    def searchsorted(self, values: Any, side: str = "left", sorter: "GpuArray | None" = None) -> "GpuArray":
+    def searchsorted(self, values: Any, side: str = "left", sorter: Self | None = None) -> Self:
         """Return where values belong in a sorted vector (`pytensor_cl.array.searchsorted`)."""
         return _above("sorting").searchsorted(self, values, side=side, sorter=sorter)
 
-    def dot(self, other: Any, /) -> "GpuArray":
+    def dot(self, other: Any, /) -> Self:
         """Return the product with another array (`pytensor_cl.array.dot`)."""
         return _above("products").dot(self, other)
 
-    def round(self, decimals: int = 0) -> "GpuArray":
+    def round(self, decimals: int = 0) -> Self:
         """Round to a number of decimals (`pytensor_cl.array.round` for none)."""
         return _above("elementwise").round_to(self, decimals)

@@ -4,12 +4,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.context import Context
+from pytensor_cl.runtime.interfaces import DeviceContext
 
 _CAPACITY = 1024
 """Operations that are remembered between two waits."""
@@ -39,7 +37,7 @@ def _caller() -> str:
 class DeferredErrors:
     """The checked operations of a context for which no thread has waited, and the error flag that they share."""
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: DeviceContext) -> None:
         self._context = context
         self._flag: DeviceErrorFlag | None = None
         self._operations: list[CheckedOperation] = []

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -17,13 +17,11 @@ from numpy.lib.array_utils import byte_bounds
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray, MemoryOwner
 from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.memory.device_memory import Memory
 from pytensor_cl.runtime.memory.host_mapping import HostMappings, OwnedMemory, buffer_over, memory_at
 from pytensor_cl.runtime.queue import Queue
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.context import Context
 
 _MIN_ENTRIES = 64  # entries of the table, from which those of memory that is gone are removed
 _PROBE = 256  # bytes of the memory that the probe writes and reads
@@ -142,7 +140,7 @@ class HostImports:
             return False
         return True
 
-    def import_array(self, context: "Context", array: np.ndarray) -> GpuArray:
+    def import_array(self, context: DeviceContext, array: np.ndarray) -> GpuArray:
         """Return a device array over the memory of a host array, read-only if that is.
 
         Raises `BufferError`: the device cannot use the memory where it is.

@@ -1,17 +1,15 @@
 """Arrays and buffers of pyopencl over the memory of device arrays, and the other way round."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray, MemoryOwner
 from pytensor_cl.runtime.host_view import check_writable
+from pytensor_cl.runtime.interfaces import DeviceContext
 from pytensor_cl.runtime.layout import Layout, contiguous_strides
-
-if TYPE_CHECKING:
-    from pytensor_cl.runtime.context import Context
 
 
 def is_pyopencl_array(value: Any) -> bool:
@@ -72,7 +70,7 @@ def to_buffer(array: GpuArray, queue: "cl.CommandQueue | None") -> tuple[Any, in
 # Imports
 
 
-def from_pyopencl(context: "Context", array: Any) -> GpuArray:
+def from_pyopencl(context: DeviceContext, array: Any) -> GpuArray:
     """Return a device array over the memory of pyopencl's, without a copy; its commands run first.
 
     `array`: a ``pyopencl.array.Array``. Raises `TypeError`: it belongs to another OpenCL context, or is in shared
@@ -96,7 +94,7 @@ def from_pyopencl(context: "Context", array: Any) -> GpuArray:
 
 
 def over_buffer(
-    context: "Context",
+    context: DeviceContext,
     buffer: Any,
     shape: Any,
     dtype: np.dtype,

@@ -178,7 +178,8 @@ def _exp(emitter: Emitter, z: Complex) -> Complex:
     half = emitter.bind(emitter.bind(z.real * 0.5).call("exp"))
 
     def scaled(x: Value) -> Value:
-        return emitter.bind(emitter.select(half.equals(0), _signed(0, x), emitter.bind(half * x) * half))
+        is_zero = half.equals(0) & (x.equals(x) | z.real.equals(-INFINITY))
+        return emitter.bind(emitter.select(is_zero, _signed(0, x), emitter.bind(half * x) * half))
 
     imag = scaled(emitter.bind(z.imag.call("sin")))
     real = scaled(emitter.bind(z.imag.call("cos")))
@@ -190,7 +191,7 @@ def _expm1(emitter: Emitter, z: Complex) -> Complex:
     half = emitter.bind(emitter.bind(z.imag * 0.5).call("sin"))
     growth = emitter.bind(z.real.call("expm1"))
     real = emitter.bind(growth * emitter.bind(z.imag.call("cos"))) - emitter.bind(half * half * 2)
-    return Complex(real, _exp(emitter, z).imag)
+    return Complex(_of_unknown_angle(emitter, z, growth, emitter.bind(real)), _exp(emitter, z).imag)
 
 
 def _log_abs(emitter: Emitter, z: Complex) -> Value:
@@ -279,13 +280,20 @@ def _grown(emitter: Emitter, angle: Value, name: str, argument: Value) -> Value:
     grown = emitter.bind(own * angle)
     if name == "sinh":  # of zero it is zero, of whatever angle
         grown = emitter.bind(emitter.select(argument.equals(0) & angle.is_nan(), argument, grown))
-    return emitter.bind(emitter.select(angle.equals(0), angle, grown))
+    zero = angle
+    if name == "sinh":
+        zero = emitter.bind(emitter.select(argument.is_nan(), angle, emitter.bind(_signed(1, argument)) * angle))
+    return emitter.bind(emitter.select(angle.equals(0), zero, grown))
+
+
+def _of_unknown_angle(emitter: Emitter, z: Complex, limit: Value, real: Value) -> Value:
+    """Return the real part; it is `limit` if the real part of `z` is infinite and the imaginary one is not finite."""
+    return emitter.bind(emitter.select(z.real.call("fabs").equals(INFINITY) & ~_is_finite(z.imag), limit, real))
 
 
 def _without_angle(emitter: Emitter, z: Complex, name: str, real: Value) -> Value:
     """Return the real part; that of an infinite number whose angle is unknown is infinite."""
-    infinite = z.real.call("fabs").equals(INFINITY) & ~_is_finite(z.imag)
-    return emitter.bind(emitter.select(infinite, z.real if name == "sinh" else z.real.call("fabs"), real))
+    return _of_unknown_angle(emitter, z, z.real if name == "sinh" else z.real.call("fabs"), real)
 
 
 def _sinh(emitter: Emitter, z: Complex) -> Complex:
@@ -316,7 +324,10 @@ def _tanh(emitter: Emitter, z: Complex) -> Complex:
     decayed = emitter.bind(emitter.select(size.equals(INFINITY) & tan.is_nan(), _signed(0, z.imag), decayed))
     real = emitter.bind(emitter.select(z.real.equals(0), z.real, emitter.bind(real)))
     imag = emitter.bind(emitter.select(z.imag.equals(0), z.imag, emitter.bind(tan / rest)))
-    return emitter.select(size > limit, Complex(_signed(1, z.real), decayed), Complex(real, imag))
+    one = emitter.bind(_signed(1, z.real))
+    unknown = emitter.bind(z.imag * 0)  # NaN if the imaginary part is not finite
+    far = emitter.bind(emitter.select(size.equals(INFINITY), one, one + unknown))
+    return emitter.select(size > limit, Complex(far, decayed), Complex(real, imag))
 
 
 def _asinh(emitter: Emitter, z: Complex) -> Complex:

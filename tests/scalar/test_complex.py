@@ -199,3 +199,39 @@ def test_functions_of_infinite_parts_and_nan(context, functions):
         for a, b in ((got.real, want.real), (got.imag, want.imag)):
             a, b = np.where(is_open, np.abs(a), a), np.where(is_open, np.abs(b), b)
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=str(op))
+
+
+SPECIAL = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan])
+ROOTS = (ps.sqrt, ps.log, ps.log2, ps.log10, ps.log1p)
+
+
+def on_host_or_of_exp(op, z):
+    """NumPy's values; those of ``expm1`` without a finite real part are C99's of ``exp``, where NumPy has NaN."""
+    want = on_host(op, [z])
+    if op is ps.expm1:
+        of_exp = on_host(ps.exp, [z])
+        want.real = np.where(np.isfinite(z.real), want.real, of_exp.real - 1)
+        want.imag = np.where(np.isfinite(z.real), want.imag, of_exp.imag)
+    return want
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_special_parts(context, dtype):
+    """All pairs of zeros, ones, infinities and NaN give what NumPy gives, with the signs of zeros."""
+    z = np.zeros((7, 7), dtype)
+    z.real, z.imag = SPECIAL[:, None], SPECIAL
+    z = z.ravel()
+    inputs = [ps.get_scalar_type(dtype)()]
+    for ops in (INVERSES, (*FUNCTIONS, ps.expm1, ps.exp2), ROOTS):
+        composite = ps.Composite(inputs, [op(*inputs) for op in ops])
+        function = element_function(composite, (dtype,), (dtype,) * len(ops))
+        routine = Elemwise(context, function, ((False,),), 1, (False,))
+        for op, output in zip(ops, routine(context.from_host(z)), strict=True):
+            got, want = output.to_host(), on_host_or_of_exp(op, z)
+            # C99 leaves the signs open beside a NaN, and those of the zeros that an infinite angle gives.
+            is_open = np.isnan(want) | ~np.isfinite(z.imag)
+            for a, b in ((got.real, want.real), (got.imag, want.imag)):
+                signed, want_signed = np.where(is_open, np.abs(a), a), np.where(is_open, np.abs(b), b)
+                np.testing.assert_allclose(signed, want_signed, rtol=1e-6, err_msg=str(op))
+                is_same = is_open | (np.signbit(a) == np.signbit(b))
+                assert is_same.all(), (str(op), z[~is_same], got[~is_same], want[~is_same])

@@ -27,6 +27,9 @@ class CounterDraw(Draw):
     def __init__(self, context: Context, name: str, dtype: str, host: HostDraw, schedule: str | None = None) -> None:
         super().__init__(context, name, dtype, host, schedule)
         self._counter_variate = COUNTER_VARIATES[self.distribution.variate]
+        self._unread: GpuArray | None = (
+            None  # where a kernel may note that numbers are improper that are known not to be
+        )
 
     def sources(self) -> tuple[KernelSource, ...]:
         """No kernels: how many parameters are arrays is not known."""
@@ -48,6 +51,22 @@ class CounterDraw(Draw):
             proper=f"({self.distribution.proper}) && ({self._counter_variate.proper})",
             schedule=self.schedule,
         )
+
+    def _are_proper(self, values: Sequence[Any]) -> bool:
+        """Return whether all parameters are numbers, of which the kernel is known to draw."""
+        distribution = self.distribution
+        if distribution.made is not None or any(isinstance(value, GpuArray) for value in values):
+            return False
+        free = (values[k] for k in distribution.free)
+        return self._counter_variate.is_proper(*values) and distribution.is_proper(*free)
+
+    def _note(self, is_read: bool) -> GpuArray:
+        """Return the array in which the kernel notes improper parameters."""
+        if is_read:
+            return self.context.from_host(np.zeros(1, "int32"))
+        if self._unread is None:
+            self._unread = self.context.from_host(np.zeros(1, "int32"))
+        return self._unread
 
     def __call__(self, generator: np.random.Generator, size: Any, *parameters: Any) -> tuple[Any, GpuArray]:
         """Return the Generator after the draws, and the draws.
@@ -77,7 +96,8 @@ class CounterDraw(Draw):
         values = [self._free(p, shape) for p in arrays]
         varying = tuple(isinstance(value, GpuArray) for value in values)
         kernel = self._kernel(("each", varying), lambda: self._each_source(varying))
-        out, bad = context.empty(shape, self.dtype), context.from_host(np.zeros(1, "int32"))
+        is_read = not self._are_proper(values)
+        out, bad = context.empty(shape, self.dtype), self._note(is_read)
         units, cpu = context.info.compute_units, self.schedule == "cpu"
         group = 1 if cpu else SMALL_GROUP_ITEMS
         items = (
@@ -93,4 +113,4 @@ class CounterDraw(Draw):
             *(tables_on(context).buffer, out.buffer, bad.buffer),
             *(value.buffer if isinstance(value, GpuArray) else np.float64(value) for value in values),
         )
-        return None if context.download(bad)[0] else out
+        return None if is_read and context.download(bad)[0] else out

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from math import exp, factorial, floor, inf, isfinite, log, log1p, sqrt
+from math import copysign, exp, factorial, floor, inf, isfinite, log, log1p, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -251,6 +251,26 @@ VARIATES: dict[str, Variate] = {
         is_proper=lambda df: 0 < df < inf,
         is_exact=lambda df: df >= 2,
     ),
+    "cauchy": Variate(
+        "{g}_cauchy(r)",
+        lambda rng, n: rng.standard_cauchy(n),
+        takes=lambda: 2.05,
+        needed=("normal", "cauchy"),
+        least=2,
+        warm=1024,
+    ),
+    "f": Variate(
+        "{g}_f(r, p0, p1, p2, p3, p4, p5, p6, p7)",
+        lambda rng, n, numerator, denominator: rng.f(numerator, denominator, n),
+        lambda numerator, denominator: (numerator, *_gamma(numerator / 2), denominator, *_gamma(denominator / 2)),
+        8,
+        lambda numerator, denominator: 4.3,
+        (*_GAMMA, "f"),
+        least=2,
+        warm=2048,
+        is_proper=lambda numerator, denominator: 0 < numerator < inf and 0 < denominator < inf,
+        is_exact=lambda numerator, denominator: numerator >= 2 and denominator >= 2,
+    ),
     "wald": Variate(
         "{g}_wald(r, p0, p1)",
         lambda rng, n, mean, scale: rng.wald(mean, scale, n),
@@ -355,6 +375,19 @@ def _is_scale(loc: float, scale: float) -> bool:
     return isfinite(loc) and 0 < scale < inf
 
 
+def _is_shape(a: float) -> bool:
+    return 0 < a < inf
+
+
+def _is_numpy_scale(loc: float, scale: float) -> bool:
+    return isfinite(loc) and _is_not_negative(scale)
+
+
+def _is_not_negative(scale: float) -> bool:
+    """Return whether NumPy takes a scale: 0.0 it takes, and -0.0 it does not."""
+    return 0 <= scale < inf and copysign(1.0, scale) > 0
+
+
 def _expm1_of_minus(x: np.ndarray) -> Any:
     """Return exp(-x) - 1, rounded as SciPy's."""
     from scipy.special import expm1  # loads SciPy, which programs without such a draw need not do
@@ -370,6 +403,7 @@ def _is_inverted(n: float, p: float) -> bool:
 FEW_TRIALS = 60
 """The most trials of binomial numbers that are drawn by inversion, whatever the probability is."""
 _SCALE = "isfinite(a) && b > 0.0 && isfinite(b)"
+_NUMPY_SCALE = "isfinite(a) && b >= 0.0 && isfinite(b) && !signbit(b)"
 
 DISTRIBUTIONS: dict[str, Distribution] = {
     "UniformRV": Distribution(
@@ -378,10 +412,12 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         proper="b >= a && isfinite(b - a)",
         is_proper=lambda a, b: a <= b and isfinite(b - a),
     ),
-    "NormalRV": Distribution("a + b * z", "normal", free=(0, 1), proper=_SCALE, is_proper=_is_scale),
+    "NormalRV": Distribution("a + b * z", "normal", free=(0, 1), proper=_NUMPY_SCALE, is_proper=_is_numpy_scale),
     "HalfNormalRV": Distribution("fabs(z) * b + a", "normal", free=(0, 1), proper=_SCALE, is_proper=_is_scale),
-    "LogNormalRV": Distribution("exp(a + b * z)", "normal", (), (0, 1), _SCALE, _is_scale, False),
-    "ExponentialRV": Distribution("a * z", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf),
+    "LogNormalRV": Distribution("exp(a + b * z)", "normal", (), (0, 1), _NUMPY_SCALE, _is_numpy_scale, False),
+    "ExponentialRV": Distribution(
+        "a * z", "exponential", (), (0,), "a >= 0.0 && isfinite(a) && !signbit(a)", _is_not_negative
+    ),
     "WeibullRV": Distribution(
         "pow(z, 1.0 / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", lambda a: 0 < a < inf, False
     ),
@@ -467,6 +503,27 @@ DISTRIBUTIONS: dict[str, Distribution] = {
 }
 """By the name of the Op's class."""
 
+METHODS: dict[str, Distribution] = {
+    "random_float32": Distribution("z >> 8", "integers", (0, 1)),
+    "unit_float32": Distribution("floor(z * 16777216.0) * (1.0 / 16777216.0)"),
+    "inverted_exponential": Distribution("-log1p(-z)", is_exact=False),
+    "standard_cauchy": Distribution(variate="cauchy"),
+    "f": Distribution(variate="f", fixed=(0, 1)),
+    "gumbel": Distribution("a - b * log(-log(1.0 - z))", "", (), (0, 1), _NUMPY_SCALE, _is_numpy_scale, False),
+    "pareto": Distribution("expm1(z / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", _is_shape, False),
+    "power": Distribution(
+        "pow(-expm1(-z), 1.0 / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", _is_shape, False
+    ),
+    "rayleigh": Distribution(
+        "a * sqrt(2.0 * z)", "exponential", (), (0,), "a >= 0.0 && isfinite(a) && !signbit(a)", _is_not_negative
+    ),
+}
+"""Distributions that NumPy's Generator has, and that PyTensor has not or draws in another way.
+
+The draws of ``random_float32`` are to be divided by 2**24; ``unit_float32`` is a uniform number that is never 1 as a
+float32.
+"""
+
 ARRAYS: dict[str, Distribution] = {
     "BinomialRV": Distribution(
         "random_binomial(z, a, b)",
@@ -483,51 +540,98 @@ class CounterVariate(NamedTuple):
     """Variate of a counter-based generator. Each element has a stream of its own.
 
     `draw`: C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``;
-    `proper`: C expression that is true for parameters that the kernel can draw from; `needed`: functions of the
-    template `random/variates`; `kind`: C type.
+    `proper`: C expression that is true for parameters that the kernel can draw from; `is_proper`: the same in Python;
+    `needed`: functions of the template `random/variates`; `kind`: C type.
     """
 
     draw: str
     proper: str = "1"
+    is_proper: Callable[..., bool] = lambda *_: True
     needed: tuple[str, ...] = ()
     kind: str = "double"
+
+
+def _are_counts(good: float, bad: float, sample: float) -> bool:
+    few = min(sample, good + bad - sample)
+    return good >= 0 and bad >= 0 and sample >= 0 and good + bad < 1e9 and 0 <= few <= 1e5
 
 
 COUNTER_VARIATES: dict[str, CounterVariate] = {
     "hypergeometric": CounterVariate(
         "philox_hypergeometric(r, x0, x1, x2)",
         "x0 >= 0.0 && x1 >= 0.0 && x2 >= 0.0 && x0 + x1 < 1e9 && x2 <= x0 + x1 && fmin(x2, x0 + x1 - x2) <= 1e5",
+        _are_counts,
         ("hypergeometric",),
         "long",
     ),
     "": CounterVariate("philox_unit(r)"),
     "normal": CounterVariate("philox_normal(r)", needed=("normal",)),
     "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",)),
+    "cauchy": CounterVariate("philox_cauchy(r)", needed=("normal", "cauchy")),
     "integers": CounterVariate(
         "(long)((ulong)(long)x0 + philox_bounded64(r, (ulong)(long)(x1 - x0 - 1.0)))",
-        "x0 < x1 - 1.0 && fabs(x0) < 4e15 && fabs(x1) < 4e15",
+        "x0 <= x1 - 1.0 && fabs(x0) < 4e15 && fabs(x1) < 4e15",
+        lambda low, high: low <= high - 1 and abs(low) < 4e15 and abs(high) < 4e15,
         ("bounded64",),
         "long",
     ),
-    "gamma": CounterVariate("philox_gamma_of(r, x0)", "x0 > 0.0 && isfinite(x0)", _GAMMA),
-    "ratio_gamma": CounterVariate("philox_gamma_of(r, x0 / x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 / x1)", _GAMMA),
-    "beta": CounterVariate("philox_beta_of(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", (*_GAMMA, "beta")),
-    "student": CounterVariate("philox_student_of(r, x0)", "x0 > 0.0 && isfinite(x0)", (*_GAMMA, "student")),
-    "wald": CounterVariate("philox_wald(r, x0, x1)", "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)", ("normal", "wald")),
-    "vonmises": CounterVariate("philox_vonmises_of(r, x0, x1)", "isfinite(x0) && x1 >= 0.0 && x1 < 1e6", ("vonmises",)),
-    "poisson": CounterVariate("philox_poisson_of(r, x0)", "x0 >= 0.0 && x0 < 1e15", ("poisson",), "long"),
+    "gamma": CounterVariate(
+        "philox_gamma_of(r, x0)", "x0 > 0.0 && isfinite(x0)", lambda shape, *_: 0 < shape < inf, _GAMMA
+    ),
+    "ratio_gamma": CounterVariate(
+        "philox_gamma_of(r, x0 / x1)",
+        "x0 > 0.0 && x1 > 0.0 && isfinite(x0 / x1)",
+        lambda alpha, power, *_: alpha > 0 and power > 0 and alpha / power < inf,
+        _GAMMA,
+    ),
+    "beta": CounterVariate(
+        "philox_beta_of(r, x0, x1)",
+        "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)",
+        lambda a, b: a > 0 and b > 0 and a + b < inf,
+        (*_GAMMA, "beta"),
+    ),
+    "f": CounterVariate(
+        "philox_f_of(r, x0, x1)",
+        "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)",
+        lambda numerator, denominator: numerator > 0 and denominator > 0 and numerator + denominator < inf,
+        (*_GAMMA, "f"),
+    ),
+    "student": CounterVariate(
+        "philox_student_of(r, x0)", "x0 > 0.0 && isfinite(x0)", lambda df, *_: 0 < df < inf, (*_GAMMA, "student")
+    ),
+    "wald": CounterVariate(
+        "philox_wald(r, x0, x1)",
+        "x0 > 0.0 && x1 > 0.0 && isfinite(x0 + x1)",
+        lambda mean, scale: mean > 0 and scale > 0 and mean + scale < inf,
+        ("normal", "wald"),
+    ),
+    "vonmises": CounterVariate(
+        "philox_vonmises_of(r, x0, x1)",
+        "isfinite(x0) && x1 >= 0.0 && x1 < 1e6",
+        lambda mu, kappa: isfinite(mu) and 0 <= kappa < 1e6,
+        ("vonmises",),
+    ),
+    "poisson": CounterVariate(
+        "philox_poisson_of(r, x0)", "x0 >= 0.0 && x0 < 1e15", lambda lam: 0 <= lam < 1e15, ("poisson",), "long"
+    ),
     "geometric": CounterVariate(
-        "philox_geometric(r, x0, log1p(-x0))", "x0 > 1e-15 && x0 <= 1.0", ("exponential", "geometric"), "long"
+        "philox_geometric(r, x0, log1p(-x0))",
+        "x0 > 1e-15 && x0 <= 1.0",
+        lambda p: 1e-15 < p <= 1,
+        ("exponential", "geometric"),
+        "long",
     ),
     "binomial": CounterVariate(
         "x0 == 0.0 || x1 == 0.0 ? 0 : philox_binomial_of(r, x0, x1)",
         "x0 >= 0.0 && x0 < 1e12 && x1 >= 0.0 && x1 <= 1.0",
+        lambda n, p: 0 <= n < 1e12 and 0 <= p <= 1,
         ("binomial",),
         "long",
     ),
     "negative_binomial": CounterVariate(
         "philox_negative_binomial_of(r, x0, x1)",
         "x0 > 0.0 && x0 < 1e9 && x1 > 1e-3 && x1 < 1.0",
+        lambda n, p: 0 < n < 1e9 and 1e-3 < p < 1,
         (*_GAMMA, "poisson", "negative_binomial"),
         "long",
     ),

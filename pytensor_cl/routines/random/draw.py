@@ -13,7 +13,7 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.routine import SCHEDULES
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, VARIATES, Distribution
+from pytensor_cl.routines.random.distributions import ARRAYS, DISTRIBUTIONS, METHODS, VARIATES, Distribution
 from pytensor_cl.routines.random.generator import ARGUMENTS, RawSequence, is_known, sequence_of
 from pytensor_cl.routines.random.limits import CHUNKS_PER_UNIT, DRAW_LANES, FILL_LANES, MIN_UNIFORM_CHUNK
 from pytensor_cl.routines.random.stream import NotNumpy, Stream
@@ -70,7 +70,7 @@ class Draw:
         self.schedule = schedule or context.info.schedule
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule {schedule!r}; choose from {SCHEDULES}")
-        self.distribution: Distribution = (ARRAYS if of_arrays else DISTRIBUTIONS)[name]
+        self.distribution: Distribution = (ARRAYS if of_arrays else DISTRIBUTIONS | METHODS)[name]
         self._lanes = DRAW_LANES if self.schedule == "cpu" and not self.distribution.function else 1
         self.on_host = 0
         self._name = name

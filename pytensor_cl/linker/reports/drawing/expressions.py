@@ -147,7 +147,8 @@ def expression(op: Any, names: Sequence[str]) -> list[str]:
     """
     write = _EXPRESSIONS.get(type(op))
     if write is not None:
-        return write(op, names)
+        lines: list[str] = write(op, names)  # type: ignore[no-untyped-call]
+        return lines
     scalar_op = getattr(op, "scalar_op", None)
     if isinstance(scalar_op, ps.Composite):
         made = _Lines()
