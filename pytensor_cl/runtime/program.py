@@ -240,16 +240,18 @@ class ProgramCache:
         self._binaries.keep(text, options, program)
         return program
 
-    def build_own(self, code: str | bytes, options: Sequence[str]) -> "cl.Program":
+    def build_own(self, code: str | bytes, options: Sequence[str], is_fresh: bool = False) -> "cl.Program":
         """Build a program of the user's alone, as it is written: there are no build variants, and no other kernels.
 
-        `code`: OpenCL C, or SPIR-V; `options`: build options besides every build's. Raises `CompilationError`: the
-        driver rejects it.
+        `code`: OpenCL C, or SPIR-V; `options`: build options besides every build's; `is_fresh`: compile it, even if it
+        is kept on disk. Raises `CompilationError`: the driver rejects it.
         """
         all_options = [*self._options, *options]
         text = code if isinstance(code, str) else ""
         self._check_room(text)
         with compiling("1 kernel", self._driver):
+            if isinstance(code, str) and is_fresh:
+                return in_another_thread(lambda: self._compiled(code, all_options), False)
             if isinstance(code, str):
                 return self._call_driver(code, all_options)
             return in_another_thread(lambda: self._compiled_il(code, all_options), False)

@@ -145,6 +145,7 @@ class UserProgram:
         self.context = context
         self._part = SourcePart("code", code if isinstance(code, str) else "")
         self._options, self._title = options, title
+        self._all_options = (ARG_INFO, *options)
         self._headers = headers(self._part.text, options)
         self._kernels: dict[str, BuiltKernel] = {}
         self._lock = Lock()
@@ -162,7 +163,7 @@ class UserProgram:
 
     def _build(self, code: str | bytes) -> "cl.Program":
         try:
-            return self.context.programs.build_own(code, (ARG_INFO, *self._options))
+            return self.context.programs.build_own(code, self._all_options)
         except CompilationError as error:
             parts = [self._part, *(SourcePart(name, text, f"in {name}") for name, text in self._headers.items())]
             raise build_error(
@@ -217,14 +218,20 @@ class UserProgram:
         """Return the parameters of a kernel."""
         info = self.context.info
         facts = (info.platform, info.version, info.driver, info.name, self._options, self._text(), name)
-        return read_parameters(kernel, name, self._part.text, self._options, repr(facts).encode())
+        key = repr(("parameters", *facts)).encode()
+
+        def compile_again() -> "cl.Kernel":
+            programs = self.context.programs
+            return programs.own_kernel(programs.build_own(self._text(), self._all_options, is_fresh=True), name).handle
+
+        return read_parameters(kernel, name, self._part.text, self._options, key, compile_again)
 
     def _measure(self, expressions: Sequence[str]) -> list[int]:
         """Return the values of expressions of OpenCL C that may use the types of the program."""
         lines = "\n".join(f"    out[{i}] = (ulong)({text});" for i, text in enumerate(expressions))
         more = f'\n#line 1 "struct"\n__kernel void pytensor_cl_measure(__global ulong *out) {{\n{lines}\n}}\n'
         context = self.context
-        program = context.programs.build_own(self._text(more), (ARG_INFO, *self._options))
+        program = context.programs.build_own(self._text(more), self._all_options)
         result = np.zeros(len(expressions), np.uint64)
         # A queue of its own: that of the context may be capturing a call.
         queue = cl.CommandQueue(context.cl_context, context.device)

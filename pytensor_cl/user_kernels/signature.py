@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytensor_cl.codegen.rendered import get_or_render
@@ -67,21 +67,30 @@ def kernels_in(code: str) -> list[str]:
     return [match[1] for match in _KERNEL.finditer(_COMMENT.sub(" ", code))]
 
 
-def read_parameters(kernel: "cl.Kernel", name: str, code: str, options: Sequence[str], key: bytes) -> list[Parameter]:
+def read_parameters(
+    kernel: "cl.Kernel",
+    name: str,
+    code: str,
+    options: Sequence[str],
+    key: bytes,
+    compile_again: Callable[[], "cl.Kernel"],
+) -> list[Parameter]:
     """Return the parameters of a kernel.
 
-    `code`: OpenCL C, "" if there is none; `key`: identifies program and device: drivers know the parameters of programs
-    that they have compiled, not of compiled programs that were kept on disk.
+    Drivers know them of programs that they have compiled, not of compiled programs that were kept on disk: so they are
+    kept, too. `code`: OpenCL C, "" if there is none; `key`: identifies program and device; `compile_again`: returns the
+    kernel of a program that is compiled now.
     """
-    aliases = dict(_aliases(code, options))
     described = _from_driver(kernel)
     if described is not None:
         get_or_render(key, lambda: json.dumps(described))
-    else:
-        kept = json.loads(get_or_render(key, lambda: json.dumps(_from_text(code, name))))
-        described = [tuple(p) for p in kept] if len(kept) == kernel.num_args else None
+    elif code:
+        kept = get_or_render(key, lambda: json.dumps(_from_driver(compile_again()) or _from_text(code, name)))
+        found = json.loads(kept)
+        described = [tuple(p) for p in found] if len(found) == kernel.num_args else None
     if described is None:
         return [Parameter(f"argument {i}", "", None, False) for i in range(kernel.num_args)]
+    aliases = dict(_aliases(code, options))
     return [Parameter(n, resolve(kind, aliases), space, is_const) for n, kind, space, is_const in described]
 
 

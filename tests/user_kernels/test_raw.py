@@ -8,6 +8,7 @@ import zlib
 from threading import Barrier, Thread
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import pytensor_cl
@@ -253,19 +254,28 @@ def test_parameters_are_kept_with_compiled_programs(context, monkeypatch):
     __kernel void f(__global const float *restrict x, const __local int *t, count n,
                     __attribute__((unused)) const unsigned char b, __constant real2 *c, __global T y[]) { }"""
     options = ("-Dreal2=float2", "-DT=short")
-    kernel = user_program(context, code, options, "a test").kernel("f")
+    program = user_program(context, code, options, "a test")
+    kernel = program.kernel("f")
     found = kernel.parameters
+    (binary,) = program._program.get_info(cl.program_info.BINARIES)
+    restored = cl.Program(context.cl_context, [context.device], [binary]).build()
+    assert program.parameters(cl.Kernel(restored, "f"), "f") == found
     aliases = dict(signature._aliases(code, options))
     parsed = [
         signature.Parameter(n, signature.resolve(k, aliases), s, c) for n, k, s, c in signature._from_text(code, "f")
     ]
     assert [p[:3] for p in parsed[:3]] == [p[:3] for p in found[:3]]
     assert [p.declaration for p in parsed[:5]] == [p.declaration for p in found[:5]]
+    # What is kept is found; where it is lost, the program is compiled again; where that does not help, the text is read.
+    key = b"a test" + os.urandom(8)
+    told = iter([None, signature._from_driver(kernel.kernel.handle), None])
+    monkeypatch.setattr(signature, "_from_driver", lambda kernel: next(told))
+    handle = kernel.kernel.handle
+    for _ in range(2):
+        assert signature.read_parameters(handle, "f", code, options, key, lambda: handle) == found
     monkeypatch.setattr(signature, "_from_driver", lambda kernel: None)
-    again = signature.read_parameters(
-        kernel.kernel.handle, "f", code, options, b"a key that is not there" + os.urandom(8)
-    )
-    assert again == parsed
+    key = b"another key" + os.urandom(8)
+    assert signature.read_parameters(handle, "f", code, options, key, lambda: handle) == parsed
 
 
 def test_printf_comes_after_a_wait(context, capfd):
