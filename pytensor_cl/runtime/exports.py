@@ -8,6 +8,7 @@ import numpy as np
 from pytensor_cl.runtime import dlpack, host_view, pyopencl_array
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.fork import forked_error, is_forked
 from pytensor_cl.runtime.host_import import HostRanges
 from pytensor_cl.runtime.memory.host_mapping import HostMappings
 
@@ -38,6 +39,8 @@ class Exports:
 
     def map(self, array: GpuArray, mode: str) -> AbstractContextManager[np.ndarray]:
         """Return a context manager (`GpuArray.map`)."""
+        if is_forked():
+            raise forked_error()
         return host_view.mapped(array, self._mappings, self._ranges, mode)
 
     def to_numpy(self, array: GpuArray, dtype: Any, copy: bool | None) -> np.ndarray:
@@ -51,4 +54,6 @@ class Exports:
 
     def dlpack_device(self) -> tuple[int, int]:
         """Return the type and the number of the device (`GpuArray.__dlpack_device__`)."""
+        if is_forked():
+            raise forked_error()
         return (dlpack.HOST, 0) if self._mappings.are_supported() else dlpack.opencl_device(self._device)

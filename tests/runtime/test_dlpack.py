@@ -12,6 +12,7 @@ import pytensor_cl
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.runtime.dlpack import opencl_device
 from tests.device_apart import context_apart
+from tests.helpers import run_script
 
 DTYPES = ("bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "complex64")
 VIEWS = {
@@ -269,6 +270,31 @@ def test_what_cannot_be_imported(context):
         pytensor_cl.from_dlpack(np.zeros(3, "datetime64[s]"), device=name)
     with pytest.raises(TypeError, match="list has no __dlpack__"):
         pytensor_cl.from_dlpack([1, 2])
+
+
+def test_capsules_at_the_end_of_the_process_and_in_other_threads(context):
+    """What is left then is given back by code that needs no Python."""
+    script = f"""
+        import threading, numpy as np, pytensor_cl
+        from pytensor_cl.runtime.dlpack import opencl_device
+        from pytensor_cl.runtime.registry import get_context
+        pytensor_cl.use("opencl:{context.name}", "dev0")
+        context = get_context("dev0")
+        kept = []
+        for _ in range(3):
+            r = context.from_host(np.ones(5000))
+            device = opencl_device(context.device)
+            kept += [r.__dlpack__(), r.__dlpack__(dl_device=device), np.from_dlpack(r), r.host_view()]
+            kept += [pytensor_cl.from_dlpack(np.ones(5000)), r.to_pyopencl(), pytensor_cl.queue()]
+        cycle = [kept[:7]]
+        cycle.append(cycle)
+        thread = threading.Thread(target=kept.__delitem__, args=(slice(7, 14),))
+        thread.start()
+        thread.join()
+        seen["kept"] = len(kept)
+    """
+    seen, errors = run_script(script)
+    assert seen["kept"] == 14 and "Traceback" not in errors
 
 
 # OpenCL memory

@@ -5,7 +5,7 @@ import pytest
 from tests.helpers import run_script
 
 FORK = """
-    import os, numpy as np
+    import os, numpy as np, pytensor_cl
     from pytensor_cl.runtime.registry import define_contexts, get_context
     define_contexts({{"dev0": "opencl:{driver}"}}, "dev0")
     context = get_context()
@@ -14,7 +14,9 @@ FORK = """
     if os.fork() == 0:
         texts = []
         for touch in (lambda: get_context(), lambda: array.to_host(), lambda: context.from_host(np.ones(5000)),
-                      lambda: array.copy(), array.sync):
+                      lambda: array.copy(), array.sync, array.to_pyopencl, array.to_buffer, array.host_view,
+                      array.__dlpack__, lambda: array.map().__enter__(), pytensor_cl.queue,
+                      lambda: pytensor_cl.from_dlpack(np.ones(3))):
             try:
                 touch()
                 texts.append("no error")
@@ -31,7 +33,7 @@ FORK = """
 
 def test_a_forked_child_that_touches_the_device_gets_an_error(context):
     seen, _ = run_script(FORK.format(driver=context.name))
-    assert seen["child"] == ["ForkedProcessError True"] * 5
+    assert seen["child"] == ["ForkedProcessError True"] * 12
     assert seen["parent"] == 5000
 
 

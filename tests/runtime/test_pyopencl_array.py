@@ -14,6 +14,7 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 import pytensor_cl
+import pytensor_cl.array as xp
 from pytensor_cl.runtime.pyopencl_array import from_pyopencl
 from pytensor_cl.runtime.registry import adopt_queue
 from tests.helpers import assert_all_on_device, assert_close, counted_traffic, opencl
@@ -231,6 +232,15 @@ def test_many_exports_take_no_memory(context):
         r[1:].to_pyopencl()
         r.to_buffer()
     assert (sys.getrefcount(r.buffer), context.memory.statistics()) == before
+
+
+def test_asarray_takes_it_where_it_is(context, queue):
+    array = cla.to_device(queue, np.arange(6, dtype="float32").reshape(2, 3))
+    for options in ({}, {"copy": False}, {"device": context.name, "dtype": "float32"}):
+        assert xp.asarray(array[:, 1:], **options).buffer.int_ptr == array.base_data.int_ptr
+    assert xp.asarray(array, copy=True).buffer.int_ptr != array.base_data.int_ptr
+    assert xp.asarray(array, dtype="int32").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert xp.from_pyopencl is pytensor_cl.from_pyopencl
 
 
 # Buffers
