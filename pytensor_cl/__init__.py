@@ -41,7 +41,7 @@ _PUBLIC = {
 }
 
 __all__ = ["__version__", *_PUBLIC]
-_PACKAGES = ("nn", "optimizers", "pymc", "train")  # imported by their own names, or on first use
+_PACKAGES = ("array", "nn", "optimizers", "pymc", "train")  # imported by their own names, or on first use
 
 
 def __getattr__(name: str) -> object:

@@ -266,7 +266,7 @@ def use(device: Any = "opencl", name: str | None = None, **options: Any) -> str:
     """Choose a device before the first function is compiled for one.
 
     It becomes the default context if none is defined yet. Unlike the flag ``device`` this does not change the default
-    mode.
+    mode. If the context is that device already, by whatever string, nothing changes.
 
     Parameters
     ----------

@@ -3,12 +3,14 @@
 ##             results, which the stage "final" combines.
 ## Operands    `arguments`: as in indexed.mako, without outputs that are raw. `functions`: names of the C functions map,
 ##             reduce and post; `kind`: C type of what is reduced.
+## Variants    `strands`: values that a work-item of schedule cpu has at a time; `is_unit`: arrays are contiguous along
+##             the only dimension that is reduced.
 ## NDRange     cpu: (work-items), each with a contiguous range of the chunks; simt: (groups * GROUP), with a loop.
 ## Invariants  No identity enters the sum: a work-item begins with an element; of no element the result is that of the
 ##             identity. Barriers are
 ##             uniform: all work-items of a group take the same chunks.
 <%page args="name, plan, offsets, arguments, functions, call, kind, stage, identity, has_initial,
-             initial_type, group, dims, index, plan_in_buffer"/>\
+             initial_type, group, strands, dims, is_unit, index, plan_in_buffer"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
 <%include file="/common/partition.mako"/>\
@@ -76,31 +78,39 @@ void ${name}(
                 [(f"row_{n[3:]}", s) for n, s in offsets_in("outer")])}
         }
         % endif
+        % if strands > 1:
+        /* Values that do not wait for one another. */
+        ${kind} strand[${strands}];
+        const int used = min(end - begin, (long)${strands});
+        for (int q = 0; q < used; ++q) {
+            const long k = begin + q;
+            ${value()}
+            strand[q] = next;
+        }
+        long done = begin + ${strands};
+        for (; done + ${strands} <= end; done += ${strands}) {
+            for (int q = 0; q < ${strands}; ++q) {
+                const long k = done + q;
+                ${value()}
+                ${functions["reduce"]}(strand[q], next, &strand[q]);
+            }
+        }
+        for (long k = done; k < end; ++k) {
+            ${value()}
+            ${functions["reduce"]}(strand[k - done], next, &strand[k - done]);
+        }
+        sum = strand[0];
+        for (int q = 1; q < used; ++q)
+            ${functions["reduce"]}(sum, strand[q], &sum);
+        % else:
         for (long k = begin + item; k < end; k += ${group}) {
-            ${kind} next;
-            % if stage == "final":
-            next = partials[row * p.partials + k];
-            % else:
-            % for variable in (*arrays, "element"):
-            ${index} at_${variable} = row_${variable};
-            % endfor
-            {
-                ${index} rest = k;
-                ${unravel.unravel(range(inner_dims), index, "rest", "p.inner_shape[{}]", offsets_in("inner"))}
-            }
-            % for variable in arrays:
-            const ${type_of[variable]} ${variable} = b_${variable}[at_${variable}];
-            % endfor
-            {
-                const long element = at_element;
-                ${call}
-            }
-            % endif
+            ${value()}
             if (k == begin + item)
                 sum = next;
             else
                 ${functions["reduce"]}(sum, next, &sum);
         }
+        % endif
         % if group > 1:
         const int active = min(end - begin, (long)${group});
         if (item < active)
@@ -142,3 +152,25 @@ void ${name}(
         % endif
     }
 }
+<%def name="value()">
+            ${kind} next;
+            % if stage == "final":
+            next = partials[row * p.partials + k];
+            % else:
+            % for variable in (*arrays, "element"):
+            ${index} at_${variable} = row_${variable}${" + k" if is_unit and variable != "element" else ""};
+            % endfor
+            {
+                ${index} rest = k;
+                ${unravel.unravel(range(inner_dims), index, "rest", "p.inner_shape[{}]",
+                    offsets_in("inner")[len(arrays) if is_unit else 0:])}
+            }
+            % for variable in arrays:
+            const ${type_of[variable]} ${variable} = b_${variable}[at_${variable}];
+            % endfor
+            {
+                const long element = at_element;
+                ${call}
+            }
+            % endif
+</%def>\

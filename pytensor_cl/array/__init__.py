@@ -153,9 +153,11 @@ from pytensor_cl.array.manipulation import (
     concat,
     concatenate,
     diagonal,
+    dsplit,
     dstack,
     expand_dims,
     flip,
+    hsplit,
     hstack,
     matrix_transpose,
     meshgrid,
@@ -171,6 +173,7 @@ from pytensor_cl.array.manipulation import (
     tile,
     transpose,
     unstack,
+    vsplit,
     vstack,
 )
 from pytensor_cl.array.prepare import prepare

@@ -310,6 +310,29 @@ def split(x: GpuArray, sections: Any, /, *, axis: int = 0) -> list[GpuArray]:
     return array_split(x, sections, axis=axis)
 
 
+def _checked_dimensions(name: str, x: GpuArray, least: int) -> None:
+    if x.ndim < least:
+        raise ValueError(f"{name}: only arrays of {least} or more dimensions are split so, not of {x.ndim}")
+
+
+def hsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
+    """Return views of parts along the second dimension, of a vector along its only one, as `split` does."""
+    _checked_dimensions("hsplit", x, 1)
+    return split(x, sections, axis=min(1, x.ndim - 1))
+
+
+def vsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
+    """Return views of parts of a matrix, or of more dimensions, along the first one, as `split` does."""
+    _checked_dimensions("vsplit", x, 2)
+    return split(x, sections, axis=0)
+
+
+def dsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
+    """Return views of parts along the third dimension, as `split` does."""
+    _checked_dimensions("dsplit", x, 3)
+    return split(x, sections, axis=2)
+
+
 def roll(x: GpuArray, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> GpuArray:
     """Return a copy whose elements are moved by `shift` places; those past the end come first.
 

@@ -304,6 +304,9 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
         sorting.sort(manipulation.ravel(x)) if axis is None else sorting.sort(x, axis=axis)
     ),
     np.split: lambda x, sections, axis=0: manipulation.split(x, sections, axis=axis),
+    np.dsplit: manipulation.dsplit,
+    np.hsplit: manipulation.hsplit,
+    np.vsplit: manipulation.vsplit,
     np.stack: _stacked(manipulation.stack),
     np.std: _deviation(reductions.std),
     np.sum: _reduction(reductions.sum),

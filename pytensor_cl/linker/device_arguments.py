@@ -5,9 +5,8 @@ without the uploads, when it is first needed, and shares all shared variables. S
 common, look at nothing but the types of their arguments.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,25 +31,13 @@ Placed = frozenset[tuple[int, str]]
 _HOST_TYPES = frozenset(
     (np.ndarray, bool, int, float, complex, list, tuple, *(np.dtype(code).type for code in np.typecodes["All"]))
 )
+"""Types of arguments that PyTensor takes or converts itself."""
 
 
-class _AnyType:
-    """The types of arguments that are never adapted."""
-
-    def __contains__(self, kind: object) -> bool:
-        return True
-
-
-@cache
-def _any_type() -> Any:
-    return _AnyType()
-
-
-def accepted_types(kind: Type) -> Collection[type]:
-    """Return the types of values that an input takes as they are: `adapt` looks at others."""
-    if isinstance(kind, GpuArrayType):
-        return _HOST_TYPES | {GpuArray}
-    return _HOST_TYPES if type(kind) is TensorType else _any_type()
+def accepted_types(kinds: Sequence[Type]) -> frozenset[type]:
+    """Return the types of arguments that a function takes as they are: `adapt` looks at all, if one has another."""
+    only_device = all(isinstance(kind, GpuArrayType) for kind in kinds)
+    return _HOST_TYPES | {GpuArray} if only_device else _HOST_TYPES
 
 
 def adapt(

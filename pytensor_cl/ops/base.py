@@ -130,7 +130,9 @@ class GpuOp(Op):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__str__ = GpuOp.__str__  # type: ignore[method-assign]  # PyTensor gives each class with __props__ its own
+        own = vars(cls).get("__str__")
+        if own is not None and own.__qualname__.startswith("MetaType."):  # PyTensor's, for each class with __props__
+            cls.__str__ = GpuOp.__str__  # type: ignore[method-assign]
 
     def __str__(self) -> str:
         return short_name(self)

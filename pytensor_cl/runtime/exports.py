@@ -1,4 +1,4 @@
-"""What the methods of an array call that give its memory to other code."""
+"""The exports of device arrays: their methods that give memory to other code call these."""
 
 from contextlib import AbstractContextManager
 from typing import Any

@@ -111,7 +111,7 @@ class HostAddresses(Protocol):
 
 
 class ArrayExports(Protocol):
-    """What the methods of an array call that give its memory to other code."""
+    """The exports of the arrays of a context: methods of arrays that give memory to other code call these."""
 
     def to_pyopencl(self, array: Any, queue: "cl.CommandQueue | None") -> Any:
         """Return a ``pyopencl.array.Array`` over the memory."""
@@ -156,7 +156,7 @@ class DeviceContext(Protocol):
 
     @property
     def exports(self) -> ArrayExports:
-        """What gives the memory of arrays to other code."""
+        """The exports of the context's arrays."""
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Any:
         """Return a new kernel object of a source."""

@@ -13,7 +13,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.registry import get_context
-from pytensor_cl.user_kernels.function import Definition, UserFunction
+from pytensor_cl.user_kernels.function import Definition, UserFunction, digest_of_headers
 from pytensor_cl.user_kernels.limits import MAX_CALLS_KEPT
 from pytensor_cl.user_kernels.parameters import (
     Parameter,
@@ -136,6 +136,7 @@ class ElementwiseKernel:
         **others: Any,
     ) -> None:
         _refuse(others, ("loop_prep", "after_loop"), "write the statements into the operation, or into the preamble")
+        chosen = split_options(options)
         self._set(
             Definition(
                 name,
@@ -143,8 +144,9 @@ class ElementwiseKernel:
                 parse_parameters(out_params, "out_params"),
                 operation,
                 preamble,
-                split_options(options),
+                chosen,
                 vector,
+                headers=digest_of_headers(f"{preamble}\n{operation}", chosen),
             ),
             no_return,
             return_tuple,

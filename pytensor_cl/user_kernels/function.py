@@ -59,13 +59,19 @@ _MOST_KNOWN = 4096
 _known: dict[str, "UserFunction"] = {}  # by the titles of their texts; for error messages
 
 
+def digest_of_headers(text: str, options: Sequence[str]) -> str:
+    """Return a digest of the headers of the user's that a text includes; empty if there are none."""
+    found = headers(text, options)
+    return hashlib.blake2s(repr(sorted(found.items())).encode(), digest_size=8).hexdigest() if found else ""
+
+
 @dataclass(frozen=True)
 class Definition:
     """Texts and parameters of an elementwise kernel: two of the same texts are the same kernel.
 
     `vector`: whether the operation is valid for vector types; None finds out; `frame`: text before and after the
     operation, for expressions; `more`: further parameters of the function, in C; `place`: what messages call the
-    operation.
+    operation; `headers`: digest of the headers that it includes.
     """
 
     name: str
@@ -78,6 +84,7 @@ class Definition:
     frame: tuple[str, str] = ("", "")
     more: tuple[str, ...] = ()
     place: str = "in its operation"
+    headers: str = ""
 
     def check(self) -> None:
         """Raise a `ValueError` or a `TypeError` if a text is malformed."""
@@ -222,9 +229,8 @@ class UserFunction:
         if self.is_vector:
             families = {VECTOR_FAMILIES.get((word, self._element)) for word in self.definition.words}
             texts += [render(f"math/{family}", dtype=self._element) for family in sorted(filter(None, families))]
-        found = headers(f"{self.definition.preamble}\n{self.definition.operation}", self.definition.options)
-        if found:  # another text where a header has changed
-            texts.append(f"// headers {hashlib.blake2s(repr(sorted(found.items())).encode()).hexdigest()}")
+        if self.definition.headers:  # another text where a header has changed
+            texts.append(f"// headers {self.definition.headers}")
         return (*texts, "\n".join((self._scalar_text(), *map(self._vector_text, self.vector_lanes))))
 
     @cached_property

@@ -14,6 +14,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.user_kernels.elementwise import context_of_call, copied, key_of, refuse_writing, share_memory
+from pytensor_cl.user_kernels.function import digest_of_headers
 from pytensor_cl.user_kernels.limits import MAX_CALLS_KEPT
 from pytensor_cl.user_kernels.parameters import (
     Parameter,
@@ -143,6 +144,7 @@ class ReductionKernel:
         preamble: str = "",
         options: Sequence[str] = (),
     ) -> None:
+        chosen = split_options(options)
         self._set(
             ReductionDefinition(
                 name,
@@ -154,7 +156,8 @@ class ReductionKernel:
                 _identity(identity),
                 reduce_type or "",
                 preamble,
-                split_options(options),
+                chosen,
+                digest_of_headers(preamble, chosen),
             )
         )
         self.definition.check()

@@ -55,6 +55,7 @@ class ReductionDefinition:
     reduce_type: str = ""
     preamble: str = ""
     options: tuple[str, ...] = ()
+    headers: str = ""
 
     def check(self) -> None:
         """Raise a `ValueError` or a `TypeError` if a text is malformed."""
@@ -146,17 +147,17 @@ class ReductionFunctions:
     def __str__(self) -> str:
         return str(self.map)
 
-    def _part(self, suffix: str, **fields: Any) -> UserFunction:
+    def _part(self, **fields: Any) -> UserFunction:
         definition = self.definition
-        common = {"preamble": definition.preamble, "options": definition.options}
-        name = f"{definition.name}"
-        return UserFunction(Definition(name, **{"inputs": (), "outputs": (), **common, **fields}), self.types)
+        common = {"preamble": definition.preamble, "options": definition.options, "headers": definition.headers}
+        return UserFunction(
+            Definition(definition.name, **{"inputs": (), "outputs": (), **common, **fields}), self.types
+        )
 
     @cached_property
     def map(self) -> UserFunction:
         """The function that stores the value of an element in a pointer."""
         return self._part(
-            "map",
             inputs=self.definition.inputs,
             operation=self.definition.map_expr,
             frame=("*_value = (", ")"),
@@ -169,7 +170,6 @@ class ReductionFunctions:
         """The same as an element function, whose output has the dtype of what is reduced."""
         assert self.dtype is not None
         return self._part(
-            "map",
             inputs=self.definition.inputs,
             outputs=(Parameter("_value", self.dtype),),
             operation=self.definition.map_expr,
@@ -182,7 +182,6 @@ class ReductionFunctions:
         """The function that combines ``a`` and ``b``."""
         kind = self.kind
         return self._part(
-            "reduce",
             operation=self.definition.reduce_expr,
             frame=("*_value = (", ")"),
             more=(f"const {kind} a", f"const {kind} b", f"{kind} *const _value"),
@@ -193,7 +192,6 @@ class ReductionFunctions:
     def post(self) -> UserFunction:
         """The function that makes a result of ``a``; ``n`` is the number of elements that were reduced."""
         return self._part(
-            "post",
             outputs=self.definition.outputs,
             operation=_IN_SIZE.sub("n", self.definition.post_map),
             more=(f"const {self.kind} a", "const long n"),
@@ -207,7 +205,6 @@ class ReductionFunctions:
         text = _IN_SIZE.sub("n", self.definition.post_map)
         number = (Parameter("n", "int64"),) if "n" in words(text) else ()
         return self._part(
-            "post",
             inputs=(Parameter("a", self.dtype), *number),
             outputs=self.definition.outputs,
             operation=text,

@@ -20,7 +20,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse, contiguous_strides
 from pytensor_cl.runtime.program import Kernel
-from pytensor_cl.user_kernels.limits import MIN_CHUNK_ELEMENTS
+from pytensor_cl.user_kernels.limits import MIN_CHUNK_ELEMENTS, STRANDS
 from pytensor_cl.user_kernels.reduction_function import ReductionFunctions
 
 
@@ -58,6 +58,7 @@ class _Variant(NamedTuple):
     dims: tuple[int, int]
     group: int
     has_initial: bool
+    is_unit: bool = False
 
 
 class _Launch(NamedTuple):
@@ -116,7 +117,7 @@ class UserReduction(Routine):
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernel of rows that one work-group reduces."""
         outer = 1 if len(self.axes) < self.ndim else 0
-        return (self._source(_Variant("all", "int", (max(outer, 1), 1), self._group(GROUP_ITEMS), False)),)
+        return (self._source(_Variant("all", "int", (max(outer, 1), 1), self._group(GROUP_ITEMS), False, True)),)
 
     def value_kernels(self) -> Any:
         """Return the kernels that take numbers of the host."""
@@ -164,6 +165,8 @@ class UserReduction(Routine):
             has_initial=variant.has_initial,
             initial_type=initial,
             group=variant.group,
+            strands=STRANDS if self.schedule == "cpu" and variant.stage != "final" else 1,
+            is_unit=variant.is_unit,
             dims=variant.dims,
             index=variant.index_type,
             plan_in_buffer=self._in_buffer(variant),
@@ -266,10 +269,13 @@ class UserReduction(Routine):
             layout = arguments[k].layout
             numbers[f"size_i{k}"], numbers[f"shape_i{k}"] = layout.size, layout.shape or (1,)
         dims = max(1, len(rows)), max(1, len(length))
+        is_unit = len(length) == 1 and all(s == (1,) for s in inner_steps[: len(self._arrays)])
         stages = (("all", 1, elements),) if chunks == 1 else (("first", chunks, chunk), ("final", 1, chunks))
         launches = []
         for stage, parts, each in stages:
-            variant = _Variant(stage, index, dims, self._group(each), has_initial and stage != "first")
+            variant = _Variant(
+                stage, index, dims, self._group(each), has_initial and stage != "first", is_unit and stage != "final"
+            )
             work = {"tasks": count * parts, "chunks": parts, "chunk": max(each, 1), "partials": chunks}
             packed = self._plan_struct(variant).pack(**numbers, **work)
             argument = struct_argument(self.context, packed, self._in_buffer(variant))

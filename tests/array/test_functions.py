@@ -339,10 +339,17 @@ def test_shapes(context, rng):
         (xp.diagonal(x, offset=1, axis1=1, axis2=2), np.diagonal(host, 1, 1, 2)),
         (xp.unstack(x, axis=1)[2], host[:, 2]),
         (xp.split(x, 2, axis=2)[1], np.split(host, 2, axis=2)[1]),
+        (xp.hsplit(x, [1])[1], np.hsplit(host, [1])[1]),
+        (xp.hsplit(x[0, 0], 2)[1], np.hsplit(host[0, 0], 2)[1]),
+        (xp.vsplit(x, 2)[1], np.vsplit(host, 2)[1]),
+        (xp.dsplit(x, 2)[1], np.dsplit(host, 2)[1]),
     )
     for found, expected in views:
         close(found, expected)
         assert found.buffer is x.buffer
+    for name, few in (("hsplit", x[0, 0, 0]), ("vsplit", x[0, 0]), ("dsplit", x[0])):
+        with pytest.raises(ValueError, match=f"{name}: only arrays of {few.ndim + 1} or more dimensions"):
+            getattr(xp, name)(few, 2)
     copies = (
         (xp.concat([x, x[:, :1]], axis=1), np.concatenate([host, host[:, :1]], axis=1)),
         (xp.stack([x, x], axis=-1), np.stack([host, host], axis=-1)),

@@ -65,6 +65,7 @@ CALLS = [
     "np.round(X,1)",
     "np.meshgrid(X[0],X[1])[0]",
     "np.split(X,2,axis=1)[1]",
+    "np.hsplit(X,2)[1]",
     "np.count_nonzero(X>0)",
     "np.argmax(X)",
     "np.nonzero(X>0)[0]",

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
+from pytensor_cl.ops.base import GpuOp
 from pytensor_cl.ops.names import WIDEST, cut, full_name, listed, short_name, variable_name
 from tests.helpers import device_ops, opencl
 
@@ -47,6 +48,20 @@ def test_what_says_how_it_is_computed_is_left_out(context):
     names = sorted(map(str, ops))
     assert names == ["GpuGemm", "GpuSum{axis=0}"] or names == ["GpuEpilogue{GpuDot22: add}", "GpuSum{axis=0}"]
     assert any("acc=float64" in op.full_name for op in ops) or context.schedule != "cpu"
+
+
+def test_classes_with_props_have_the_name_of_the_host_op_or_their_own():
+    class Plain(GpuOp):
+        __props__ = ("host", "context_name")
+
+    class Own(GpuOp):
+        __props__ = ("host", "context_name")
+
+        def __str__(self):
+            return "mine"
+
+    host = pt.exp
+    assert str(Plain(host, "dev0")) == "GpuExp" and str(Own(host, "dev0")) == "mine"
 
 
 def test_variables_are_called_what_the_user_calls_them():

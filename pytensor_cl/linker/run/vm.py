@@ -1,6 +1,6 @@
 """The virtual machine: replays calls, or runs the steps of a function in order."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -52,9 +52,9 @@ class OpenCLVM:
         self.call_lock: Any = None
         self.cell_locks: list[Any] = []
         self.copy_for_nested_calls: Any = None  # copy of the function, made by its first nested call
-        # The types of arguments that each input takes as they are, and the functions that calls with device arrays run
-        # (`device_arguments`).
-        self.accepted_types: Sequence[Collection[type]] = ()
+        # The types of arguments that the function takes as they are, and the functions that run calls with device
+        # arrays (`device_arguments`).
+        self.accepted_types: frozenset[type] = frozenset()
         self.device_variants: dict[Any, Any] = {}
         self.executor = GraphExecutor(program)
         self.mutable_rngs = list(linked.mutable_rngs)

@@ -413,7 +413,7 @@ class Elemwise(Routine):
             for part, shifts in plan.parts:
                 self._run(part, arrays, inputs, shifts)
         elif plan.kernel is not None:
-            self._run(plan, arrays, inputs, (0,) * len(arrays))
+            self._run(plan, arrays, inputs, ())
 
     def _run(
         self, plan: _Plan, arrays: Sequence[Any], inputs: Sequence[GpuArray | np.generic], shifts: Sequence[int]
@@ -421,7 +421,9 @@ class Elemwise(Routine):
         arguments: list[Any] = [array.buffer for array in arrays]
         for k, convert in self._scalars:
             arguments.insert(k, convert(inputs[k]))
-        starts = [array.layout[2] + shift for array, shift in zip(arrays, shifts, strict=True)]
+        starts = [array.layout[2] for array in arrays]
+        if shifts:
+            starts = [start + shift for start, shift in zip(starts, shifts, strict=True)]
         if self.schedule == "cpu":
             starts.insert(0, plan.is_past_cache and not self._is_inplace(arrays))
         offsets = self._offsets.pack_values(*starts)
