@@ -10,6 +10,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from pytensor.compile.aliasing import insert_deepcopy
 from pytensor.compile.io import SymbolicOutput
 from pytensor.graph.basic import Variable, clone_get_equiv
 from pytensor.graph.destroyhandler import DestroyHandler
@@ -164,6 +165,7 @@ def _make_function(function: SerialFunction, graph: FunctionGraph) -> SerialFunc
     results = [SymbolicOutput(variable) for variable in graph.outputs]
     for result, original in zip(results, maker.outputs, strict=False):
         result.borrow = original.borrow
+    insert_deepcopy(graph, specs, results)  # an upload that is left out has made the copy
     made = type(maker)(
         inputs=specs,
         outputs=results,

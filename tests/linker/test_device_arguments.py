@@ -45,6 +45,18 @@ def resident(variable):
 # Arguments
 
 
+def test_results_share_no_memory_with_device_arguments(context, host):
+    x = pt.fmatrix("x")
+    f = opencl([x], [part.transfer(context.name) for part in (x, x[1:], x.T)])
+    r = context.from_host(host)
+    for _ in range(CALLS):
+        whole, part, turned = f(r)
+        for result, expected in ((whole, host), (part, host[1:]), (turned, host.T)):
+            assert_close(np.asarray(result), expected)
+            result.fill(0)
+        np.testing.assert_array_equal(np.asarray(r), host)
+
+
 def test_an_input_of_the_host_takes_device_arrays(context, host):
     x, y = pt.fmatrices("x", "y")
     w = pytensor.shared(np.zeros(40, "float32"), "w")
