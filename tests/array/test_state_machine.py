@@ -16,7 +16,14 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import pytensor_cl
 import pytensor_cl.array as xp
@@ -104,10 +111,7 @@ def _item(draw):
     """Draw an item of an index."""
     part = st.none() | st.integers(-3, 3)
     return draw(
-        st.integers(-2, 2)
-        | st.none()
-        | st.just(...)
-        | st.builds(slice, part, part, st.sampled_from([None, 2, -1]))
+        st.integers(-2, 2) | st.none() | st.just(...) | st.builds(slice, part, part, st.sampled_from([None, 2, -1]))
     )
 
 
@@ -491,7 +495,8 @@ def test_writes_are_seen_by_exactly_those_that_numpy_says(driver):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=int(os.environ.get("N", 300 if ALL else 12)),phases=[Phase.generate] if "N" in os.environ else list(Phase),
+            max_examples=int(os.environ.get("N", 300 if ALL else 12)),
+            phases=[Phase.generate] if "N" in os.environ else list(Phase),
             stateful_step_count=60 if ALL else 25,
             deadline=None,
             derandomize=not ALL,
