@@ -209,5 +209,5 @@ _MODULES = {"blas", "fft", "linalg", "random"}  # modules that are part of the n
 __all__ = sorted(
     name
     for name, value in globals().items()
-    if not name.startswith("_") and (name in _MODULES or (not isinstance(value, ModuleType) and value is not ModuleType))
+    if name in _MODULES or not (name.startswith("_") or isinstance(value, ModuleType) or value is ModuleType)
 )
