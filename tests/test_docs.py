@@ -28,7 +28,7 @@ from pytensor_cl.flags import FLAGS
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
-PACKAGES = {"array", "array.fft", "array.linalg", "array.random", "nn", "optimizers", "pymc", "train"}
+PACKAGES = {"array", "array.fft", "array.linalg", "nn", "optimizers", "pymc", "train"}
 """Packages with public names of their own."""
 _MARK = "<!-- printed by the code above: tools/doc_tables.py -->"
 _FENCE = re.compile(

@@ -179,7 +179,8 @@ def _exp(emitter: Emitter, z: Complex) -> Complex:
     half = emitter.bind(emitter.bind(z.real * 0.5).call("exp"))
 
     def scaled(x: Value) -> Value:
-        return emitter.bind(emitter.select(half.equals(0), _signed(0, x), emitter.bind(half * x) * half))
+        is_zero = half.equals(0) & (~x.is_nan() | z.real.equals(-INFINITY))
+        return emitter.bind(emitter.select(is_zero, _signed(0, x), emitter.bind(half * x) * half))
 
     imag = scaled(emitter.bind(z.imag.call("sin")))
     real = scaled(emitter.bind(z.imag.call("cos")))
