@@ -4,6 +4,7 @@ Use it as NumPy: ``import pytensor_cl.array as xp``. Functions return at once; t
 """
 
 from math import e, inf, nan, pi
+from types import ModuleType as _ModuleType
 
 from pytensor_cl.array import blas, fft, linalg
 from pytensor_cl.array.creation import (
@@ -201,4 +202,9 @@ from pytensor_cl.runtime.registry import sync
 __array_api_version__ = "2024.12"
 newaxis = None
 
-__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in {"elementwise", "annotations"})
+_PARTS = {"blas", "fft", "linalg", "random"}
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if not name.startswith("_") and (name in _PARTS or not isinstance(value, _ModuleType))
+)

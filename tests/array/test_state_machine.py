@@ -1,7 +1,7 @@
 """NumPy arrays beside device arrays through random operations: a write is seen by exactly those that NumPy says.
 
 The values of functions, shared variables, constants and copies do not change by it. By hand, longer:
-``PYTENSOR_CL_SWEEPS=all``.
+``PYTENSOR_CL_SWEEPS=all``, or a number of programs, ``EXAMPLES=1000``.
 """
 
 import gc
@@ -16,7 +16,14 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import pytensor_cl
 import pytensor_cl.array as xp
@@ -103,10 +110,7 @@ def _item(draw):
     """Draw an item of an index."""
     part = st.none() | st.integers(-3, 3)
     return draw(
-        st.integers(-2, 2)
-        | st.none()
-        | st.just(...)
-        | st.builds(slice, part, part, st.sampled_from([None, 2, -1]))
+        st.integers(-2, 2) | st.none() | st.just(...) | st.builds(slice, part, part, st.sampled_from([None, 2, -1]))
     )
 
 
@@ -488,7 +492,8 @@ def test_writes_are_seen_by_exactly_those_that_numpy_says(driver):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=int(os.environ.get("N", 300 if ALL else 12)),phases=[Phase.generate] if "N" in os.environ else list(Phase),
+            max_examples=int(os.environ.get("EXAMPLES", 300 if ALL else 10)),
+            phases=[Phase.generate],
             stateful_step_count=60 if ALL else 25,
             deadline=None,
             derandomize=not ALL,
