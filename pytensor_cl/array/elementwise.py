@@ -217,7 +217,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: GpuArray | None = 
         Arrays or numbers, which broadcast; None is no limit. The result has the dtype of `x` if they are numbers of
         Python.
     out
-        As for `add`.
+        An array that the result is written into, as for `add`.
     """
     result = x
     if min is not None:

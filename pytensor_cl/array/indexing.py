@@ -19,7 +19,7 @@ from pytensor_cl.runtime.layout import Layout, collapse
 
 
 class _Selection(NamedTuple):
-    """What an index with arrays selects of an array.
+    """The part of an array that an index with arrays selects.
 
     `view`: the array with the indexed dimensions first; `indices`: one vector for each of them, or an array of int64;
     `is_checked`: for each, whether the kernel must check it; `shape`: the common shape of the index arrays; `place`:

@@ -1,4 +1,4 @@
-"""What the namespace says of itself, after the Python array API standard."""
+"""Properties of the namespace, after the Python array API standard."""
 
 import sys
 from typing import Any

@@ -220,9 +220,9 @@ def var(
     Parameters
     ----------
     x, axis, keepdims, out
-        As in `sum`. Variances of integers are floatX, those of complex numbers real.
+        The same as in `sum`. Variances of integers are floatX, those of complex numbers real.
     correction
-        What is subtracted from the number of elements; 1 gives the unbiased estimate.
+        The number that is subtracted from the number of elements; 1 gives the unbiased estimate.
     """
     axes = axes_of(x, axis)
     target = x.dtype if x.dtype.kind in "fc" else default_float(x.context)

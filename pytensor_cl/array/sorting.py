@@ -157,7 +157,7 @@ def unique(
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The result of `unique_all`."""
 
     values: GpuArray
     indices: GpuArray
@@ -166,14 +166,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The result of `unique_counts`."""
 
     values: GpuArray
     counts: GpuArray
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The result of `unique_inverse`."""
 
     values: GpuArray
     inverse_indices: GpuArray
@@ -296,7 +296,7 @@ def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray
     x
         An array.
     repeats
-        How often: an integer, or a vector of them, of the device or the host. One of the device is waited for.
+        The numbers of repetitions: an integer, or a vector of them, of the device or the host. One of the device is waited for.
     axis
         The dimension; None repeats the elements of the flattened array.
 

@@ -95,7 +95,7 @@ class ArrayOperators:
         Parameters
         ----------
         index
-            What indexing takes.
+            An index, as indexing takes it.
         value
             A number, a device array, or an array of the host, which is uploaded; it broadcasts, and is cast.
 
