@@ -11,7 +11,7 @@ from pytensor_cl.array.creation import asarray, full
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.dtypes import default_float
 from pytensor_cl.array.launches import cast_to, copied, copy_into, share_memory
-from pytensor_cl.array.manipulation import broadcast_to, concat, flip, moveaxis, permute_dims, reshape
+from pytensor_cl.array.manipulation import broadcast_to, concat, diagonal, flip, moveaxis, permute_dims, reshape
 from pytensor_cl.array.reductions import Axis
 from pytensor_cl.runtime.array import GpuArray
 
@@ -260,8 +260,6 @@ def _subscripts(text: str, operands: Sequence[GpuArray]) -> tuple[list[str], str
 
 def _with_diagonals(x: GpuArray, term: str) -> tuple[GpuArray, str]:
     """Return the view of diagonals where a letter stands for several dimensions."""
-    from pytensor_cl.array.manipulation import diagonal
-
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             first = term.index(letter)

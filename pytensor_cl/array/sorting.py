@@ -296,7 +296,8 @@ def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray
     x
         An array.
     repeats
-        The numbers of repetitions: an integer, or a vector of them, of the device or the host. One of the device is waited for.
+        The numbers of repetitions: an integer, or a vector of them, of the device or the host. One of the device is
+        waited for.
     axis
         The dimension; None repeats the elements of the flattened array.
 
