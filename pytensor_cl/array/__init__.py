@@ -4,7 +4,7 @@ Use it as NumPy: ``import pytensor_cl.array as xp``. Functions return at once; t
 """
 
 from math import e, inf, nan, pi
-from types import ModuleType
+from types import ModuleType as _ModuleType
 
 from pytensor_cl.array import blas, fft, linalg, random
 from pytensor_cl.array.creation import (
@@ -205,9 +205,9 @@ from pytensor_cl.runtime.registry import sync
 __array_api_version__ = "2024.12"
 newaxis = None
 
-_MODULES = {"blas", "fft", "linalg", "random"}  # modules that are part of the namespace
+_PARTS = {"blas", "fft", "linalg", "random"}
 __all__ = sorted(
     name
     for name, value in globals().items()
-    if name in _MODULES or not (name.startswith("_") or isinstance(value, ModuleType) or value is ModuleType)
+    if not name.startswith("_") and (name in _PARTS or not isinstance(value, _ModuleType))
 )

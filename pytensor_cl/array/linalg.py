@@ -52,28 +52,28 @@ __all__ = [
 
 
 class EighResult(NamedTuple):
-    """The results of `eigh`."""
+    """The result of `eigh`."""
 
     eigenvalues: GpuArray
     eigenvectors: GpuArray
 
 
 class QRResult(NamedTuple):
-    """The results of `qr`."""
+    """The result of `qr`."""
 
     Q: GpuArray
     R: GpuArray
 
 
 class SlogdetResult(NamedTuple):
-    """The results of `slogdet`."""
+    """The result of `slogdet`."""
 
     sign: GpuArray
     logabsdet: GpuArray
 
 
 class SVDResult(NamedTuple):
-    """The results of `svd`."""
+    """The result of `svd`."""
 
     U: GpuArray
     S: GpuArray

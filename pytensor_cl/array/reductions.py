@@ -226,9 +226,9 @@ def var(
     Parameters
     ----------
     x, axis, keepdims, out
-        The parameters of `sum`. Variances of integers are floatX, those of complex numbers real.
+        The same as in `sum`. Variances of integers are floatX, those of complex numbers real.
     correction
-        A number that is subtracted from that of the elements; 1 gives the unbiased estimate.
+        The number that is subtracted from the number of elements; 1 gives the unbiased estimate.
     """
     axes = axes_of(x, axis)
     target = x.dtype if x.dtype.kind in "fc" else default_float(x.context)

@@ -157,7 +157,7 @@ def unique(
 
 
 class UniqueAll(NamedTuple):
-    """The results of `unique_all`."""
+    """The result of `unique_all`."""
 
     values: GpuArray
     indices: GpuArray
@@ -166,14 +166,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """The results of `unique_counts`."""
+    """The result of `unique_counts`."""
 
     values: GpuArray
     counts: GpuArray
 
 
 class UniqueInverse(NamedTuple):
-    """The results of `unique_inverse`."""
+    """The result of `unique_inverse`."""
 
     values: GpuArray
     inverse_indices: GpuArray
@@ -296,8 +296,8 @@ def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray
     x
         An array.
     repeats
-        Numbers of repetitions: an integer, or a vector of them, of the device or the host. The call waits for a vector
-        of the device.
+        The numbers of repetitions: an integer, or a vector of them, of the device or the host. One of the device is
+        waited for.
     axis
         The dimension; None repeats the elements of the flattened array.
 

@@ -90,7 +90,7 @@ class ArrayOperators:
         Parameters
         ----------
         index
-            An index as ``x[index]`` takes it.
+            An index, as indexing takes it.
         value
             A number, a device array, or an array of the host, which is uploaded; it broadcasts, and is cast.
 

@@ -26,8 +26,75 @@ NUMPY = {
     "round": "rint",
 }
 """Functions that NumPy calls otherwise."""
-UNARY = ["abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_invert", "ceil", "conj", "cos", "cosh", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logical_not", "negative", "positive", "reciprocal", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"]
-BINARY = ["add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "copysign", "divide", "equal", "floor_divide", "greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "nextafter", "not_equal", "pow", "remainder", "subtract"]
+UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "bitwise_invert",
+    "ceil",
+    "conj",
+    "cos",
+    "cosh",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_not",
+    "negative",
+    "positive",
+    "reciprocal",
+    "round",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+]
+BINARY = [
+    "add",
+    "atan2",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "copysign",
+    "divide",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "less",
+    "less_equal",
+    "logaddexp",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "nextafter",
+    "not_equal",
+    "pow",
+    "remainder",
+    "subtract",
+]
 DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "int64", "float16", "float32", "float64", "complex64")
 BECOMES_FLOAT = {np.dtype("float16"), np.dtype("float32"), np.dtype("float64")}
 CLOSE = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-13, "complex64": 5e-6, "complex128": 1e-12}
@@ -463,6 +530,26 @@ def test_repeated_indices(context):
     close(x, [0, 27, 18, 3])
     with pytest.raises(TypeError, match="complex"):
         x[0] = 1j
+
+
+def test_values_by_masks(context, rng):
+    for dtype, of_values in (("float32", "float32"), ("int32", "float64"), ("bool", "int64")):
+        host, mask = rng.integers(0, 5, (4, 6)).astype(dtype).T, rng.random((6, 4)) > 0.5
+        values = rng.integers(0, 5, mask.sum()).astype(of_values)
+        x, on_device = xp.asarray(host.T).T, xp.asarray(mask)
+        host[mask], x[on_device] = values, xp.asarray(values)
+        close(x, host)
+        host[mask], x[on_device] = host[mask][::-1], x[on_device][::-1]
+        close(x, host)
+        if dtype == "float32":
+            np.add.at(host, mask, values)
+            np.add.at(x, on_device, xp.asarray(values))
+            close(x, host)
+        with pytest.raises(ValueError, match="shape mismatch"):
+            x[on_device] = xp.asarray(values[:-1])
+    x = xp.zeros((200, 200), dtype="float32")  # large: by the places of the true elements
+    x[x == 0] = xp.arange(40_000, dtype="float32")
+    close(x, np.arange(40_000, dtype="float32").reshape(200, 200))
 
 
 def test_nothing_waits(context, monkeypatch):
