@@ -133,7 +133,11 @@ def quantile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool 
     ------
     ValueError
         A number is not from 0 to 1, or there are no elements.
+    TypeError
+        The dtype is complex.
     """
+    if x.dtype.kind == "c":
+        raise TypeError(f"quantile of {x.dtype}: complex numbers have no order here")
     host = np.asarray(q, np.float64)
     if host.size and not (host.min() >= 0 and host.max() <= 1):
         raise ValueError("quantile: q must be in the range from 0 to 1")

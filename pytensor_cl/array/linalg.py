@@ -193,9 +193,8 @@ def inv(x: GpuArray, /) -> GpuArray:
     """
     a = _matrices("inv", x, square=True)
     routine = _routine(a, Inverse)
-    errors = a.context.deferred_errors
-    routine.set_error_flag(errors.flag, errors.note(routine.error, f"linalg.inv of shape {x.shape}"))
-    result: GpuArray = routine(a)[0]
+    description = f"linalg.inv of shape {x.shape}"
+    result: GpuArray = a.context.deferred_errors.enqueue(routine, description, lambda: routine(a))[0]
     return result
 
 

@@ -203,9 +203,15 @@ def mean(
 ) -> GpuArray:
     """Return means along dimensions; of integers they are floatX. The parameters are those of `sum`."""
     target = np.dtype(dtype) if dtype is not None else x.dtype if x.dtype.kind in "fc" else default_float(x.context)
-    total = sum(x, axis=axis, dtype=target, keepdims=keepdims)
+    total = sum(x, axis=axis, dtype=_of_sums(target), keepdims=keepdims)
     count = _count(x, axes_of(x, axis))
-    return _finished("mean", elementwise.divide(total, _number(count, target), out=total), out)
+    result = elementwise.divide(total, _number(count, total.dtype), out=total)
+    return _finished("mean", result if target == total.dtype else cast_to(result, target), out)
+
+
+def _of_sums(dtype: np.dtype) -> np.dtype:
+    """Return the dtype of sums that are divided later: those of float16 overflow, and their count does."""
+    return np.dtype("float32") if dtype == np.dtype("float16") else dtype
 
 
 def _number(value: float, dtype: np.dtype) -> Any:
@@ -231,7 +237,8 @@ def var(
         The number that is subtracted from the number of elements; 1 gives the unbiased estimate.
     """
     axes = axes_of(x, axis)
-    target = x.dtype if x.dtype.kind in "fc" else default_float(x.context)
+    dtype = x.dtype if x.dtype.kind in "fc" else default_float(x.context)
+    target = _of_sums(dtype)
     centre = mean(x, axis=axis, dtype=target, keepdims=True)
     away = elementwise.subtract(x if x.dtype == target else cast_to(x, target), centre)
     if target.kind == "c":
@@ -240,7 +247,8 @@ def var(
     count = np.float64(_count(x, axes) - correction)
     if count < 0:
         count = np.float64(0)
-    return _finished("var", elementwise.divide(squares, _number(count, squares.dtype), out=squares), out)
+    result = elementwise.divide(squares, _number(count, squares.dtype), out=squares)
+    return _finished("var", cast_to(result, dtype) if dtype != target else result, out)
 
 
 def std(

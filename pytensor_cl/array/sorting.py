@@ -129,10 +129,11 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
     )
     given = (x1, ravel(x2)) if sorter is None else (x1, ravel(x2), sorter)
     if routine.is_checked:
-        errors = x1.context.deferred_errors
         description = f"searchsorted of shapes {x1.shape} and {x2.shape}"
-        routine.set_error_flag(errors.flag, errors.note(routine.error, description))
-    return reshape(routine(*given)[0], x2.shape)
+        (found,) = x1.context.deferred_errors.enqueue(routine, description, lambda: routine(*given))
+    else:
+        (found,) = routine(*given)
+    return reshape(found, x2.shape)
 
 
 def unique(
