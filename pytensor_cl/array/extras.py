@@ -330,7 +330,7 @@ def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_valu
     mode
         ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
     constant_values
-        What is added in mode ``"constant"``: a number, a pair (before, after), or a pair for each dimension.
+        The elements that ``"constant"`` adds: a number, a pair (before, after), or a pair for each dimension.
     """
     widths = np.broadcast_to(np.asarray(pad_width, np.int64), (x.ndim, 2)).tolist()
     if mode == "constant":
