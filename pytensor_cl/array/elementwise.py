@@ -2,7 +2,7 @@
 
 from builtins import abs as builtin_abs
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from pytensor_cl.array.dispatch import (
     apply,
     number_of,
 )
+from pytensor_cl.array.indexing import nonzero
 from pytensor_cl.array.launches import cast_to, copied, fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
@@ -186,8 +187,12 @@ def _part(x: GpuArray, number: int) -> GpuArray:
     return GpuArray(x.context, x.buffer, dtype, parts, x.readonly, x.owner)
 
 
-def where(condition: Any, x1: Any, x2: Any, /) -> GpuArray:
-    """Return elements of `x1` where a condition is true, else of `x2`.
+@overload
+def where(condition: Any, /) -> tuple[GpuArray, ...]: ...
+@overload
+def where(condition: Any, x1: Any, x2: Any, /) -> GpuArray: ...
+def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
+    """Return elements of `x1` where a condition is true, else of `x2`; without both, what `nonzero` does.
 
     Parameters
     ----------
@@ -196,6 +201,8 @@ def where(condition: Any, x1: Any, x2: Any, /) -> GpuArray:
     x1, x2
         Arrays or numbers. Their dtypes promote as in `add`.
     """
+    if x1 is None and x2 is None:
+        return nonzero(condition)
     return apply(OPERATIONS["where"], (condition, x1, x2))
 
 

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.array.creation import asarray
-from pytensor_cl.array.dispatch import OPERATIONS, apply, check_writable
+from pytensor_cl.array.dispatch import OPERATIONS, apply, check_writable, common_context
 from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, share_memory, thread_cache
 from pytensor_cl.array.manipulation import broadcast_to, reshape
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
+from pytensor_cl.routines.indexing.limits import MAX_MASK_ASSIGNED
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
-from pytensor_cl.routines.nonzero import Nonzero, Select, mask_mismatch
+from pytensor_cl.routines.nonzero import MaskAssign, Nonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray, basic_index
 from pytensor_cl.runtime.layout import Layout, collapse
 
@@ -258,12 +259,7 @@ def take_index(x: GpuArray, index: Any) -> GpuArray:
     items = _expanded(x, index)
     if not any(isinstance(item, GpuArray | np.ndarray) for item in items):
         return basic_index(x, tuple(items))
-    if (
-        len(items) == 1
-        and isinstance(items[0], GpuArray)
-        and items[0].dtype.kind == "b"
-        and items[0].ndim == x.ndim > 0
-    ):
+    if _is_whole_mask(x, items):
         return _masked(x, items[0])
     selection = _select(x, items)
     view = _merged_rest(selection.view, len(selection.indices))
@@ -273,6 +269,18 @@ def take_index(x: GpuArray, index: Any) -> GpuArray:
     _number(x, routine, selection)
     routine.launch((target,), (view, *selection.indices))
     return _placed(result, len(selection.shape), selection.place)
+
+
+def _is_whole_mask(x: GpuArray, items: list[Any]) -> bool:
+    """Return whether an index is a mask of the device with the dimensions of the array."""
+    if len(items) != 1 or not isinstance(items[0], GpuArray):
+        return False
+    return items[0].dtype.kind == "b" and items[0].ndim == x.ndim > 0
+
+
+def _is_quickly_assigned(x: GpuArray, items: list[Any]) -> bool:
+    """Return whether values are assigned by a mask, instead of by the places of its true elements."""
+    return _is_whole_mask(x, items) and (x.context.info.schedule != "cpu" or x.size <= MAX_MASK_ASSIGNED)
 
 
 def _masked(x: GpuArray, mask: GpuArray) -> GpuArray:
@@ -336,6 +344,9 @@ def assign(x: GpuArray, index: Any, value: Any) -> None:
     if len(items) == 1 and _is_bool(items[0]) and items[0].ndim == x.ndim and _size(source) == 1:
         _assign_masked(x, items[0], source)
         return
+    if isinstance(source, GpuArray) and _is_quickly_assigned(x, items):
+        _assign_values(x, items[0], source, accumulate=False)
+        return
     _write(x, items, source, accumulate=False)
 
 
@@ -385,6 +396,16 @@ def _assign_masked(x: GpuArray, mask: Any, source: Any) -> None:
     apply(OPERATIONS["where"], (mask, source, x), x)
 
 
+def _assign_values(x: GpuArray, mask: GpuArray, values: GpuArray, accumulate: bool) -> None:
+    """Set, or add to, elements where a mask of the device is true; waits for their number, to compare the shapes."""
+    common_context("x[mask] = y", [x, mask])
+    cache, key = thread_cache(), (x.context, MaskAssign, x.dtype, x.ndim, values.dtype, values.ndim, accumulate)
+    if key not in cache:
+        options: dict[str, Any] = {"value_dtype": str(values.dtype), "value_ndim": values.ndim}
+        cache[key] = MaskAssign(x.context, str(x.dtype), x.ndim, accumulate=accumulate, **options)
+    cache[key].update(x, values, mask)
+
+
 def _write(x: GpuArray, items: list[Any], source: Any, accumulate: bool) -> None:
     """Enqueue an assignment, or an addition, to what arrays select."""
     selection = _select(x, items)
@@ -421,6 +442,9 @@ def add_at(x: GpuArray, index: Any, value: Any) -> None:
     if not any(isinstance(item, GpuArray | np.ndarray) for item in items):
         view = basic_index(x, tuple(items))
         view += source
+        return
+    if isinstance(source, GpuArray) and _is_quickly_assigned(x, items) and MaskAssign.takes(str(x.dtype), True):
+        _assign_values(x, items[0], source, accumulate=True)
         return
     _write(x, items, source, accumulate=True)
 

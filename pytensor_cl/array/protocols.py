@@ -202,10 +202,6 @@ def _unique(
     return found[0] if len(found) == 1 else found
 
 
-def _where(condition: Any, *values: Any) -> Any:
-    return elementwise.where(condition, *values) if values else indexing.nonzero(condition)
-
-
 def _stacked(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda arrays, axis=0, out=None, **_: function(arrays, axis=axis)
 
@@ -313,7 +309,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.trace: lambda x, offset=0, axis1=0, axis2=1, dtype=None, out=None: x.trace(offset, axis1, axis2),
     np.unique: _unique,
     np.var: _deviation(reductions.var),
-    np.where: _where,
+    np.where: elementwise.where,
     np.zeros_like: _without("order", "subok")(creation.zeros_like),
 }
 """What NumPy's functions are of device arrays."""

@@ -532,6 +532,26 @@ def test_repeated_indices(context):
         x[0] = 1j
 
 
+def test_values_by_masks(context, rng):
+    for dtype, of_values in (("float32", "float32"), ("int32", "float64"), ("bool", "int64")):
+        host, mask = rng.integers(0, 5, (4, 6)).astype(dtype).T, rng.random((6, 4)) > 0.5
+        values = rng.integers(0, 5, mask.sum()).astype(of_values)
+        x, on_device = xp.asarray(host.T).T, xp.asarray(mask)
+        host[mask], x[on_device] = values, xp.asarray(values)
+        close(x, host)
+        host[mask], x[on_device] = host[mask][::-1], x[on_device][::-1]
+        close(x, host)
+        if dtype == "float32":
+            np.add.at(host, mask, values)
+            np.add.at(x, on_device, xp.asarray(values))
+            close(x, host)
+        with pytest.raises(ValueError, match="shape mismatch"):
+            x[on_device] = xp.asarray(values[:-1])
+    x = xp.zeros((200, 200), dtype="float32")  # large: by the places of the true elements
+    x[x == 0] = xp.arange(40_000, dtype="float32")
+    close(x, np.arange(40_000, dtype="float32").reshape(200, 200))
+
+
 def test_nothing_waits(context, monkeypatch):
     """Only what needs values in Python waits for the device."""
     x = xp.arange(12, dtype="float32").reshape(3, 4)
