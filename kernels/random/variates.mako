@@ -193,14 +193,6 @@ static double ${G}_student(${G}_stream *r, const double root, const double shape
     return root * x / sqrt(y);
 }
 % endif
-% if "cauchy" in needed:
-static double ${G}_cauchy(${G}_stream *r)
-{
-    #pragma OPENCL FP_CONTRACT OFF
-    const double x = ${G}_normal(r), y = ${G}_normal(r);
-    return x / y;
-}
-% endif
 % if "f" in needed:
 static double ${G}_f(${G}_stream *r, const double df, const double a, const double ab, const double ac,
                      const double other_df, const double b, const double bb, const double bc)

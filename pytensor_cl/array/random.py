@@ -214,8 +214,10 @@ class Generator:
     generator
         NumPy's Generator. With ``kind="numpy"`` each draw takes from it what NumPy takes; with ``kind="philox"`` two
         numbers, which are the key of the draw.
-    kind, device
-        See `default_rng`.
+    kind
+        ``"numpy"`` or ``"philox"``, as for `default_rng`.
+    device
+        A `Device` or the name of a context; None is the default.
 
     Raises
     ------
@@ -342,6 +344,13 @@ class Generator:
             lambda: _routine(self._context, self._kind, distribution, dtype, of_arrays),
         )
 
+    def _are_equal(self, first: Any, second: Any) -> bool:
+        """Return whether a draw of NumPy's numbers takes two draws from one distribution.
+
+        They are made as one stream. Where one begins in the stream of the quotients can only be found from its start.
+        """
+        return bool(self._kind == "numpy" and _is_number(first) and _is_number(second) and first == second)
+
     def _check_on_host(self, call: _Call, parameters: Sequence[Any]) -> None:
         """Raise NumPy's error if it refuses the parameters."""
         host = [np.asarray(p) if isinstance(p, GpuArray) else p for p in parameters]
@@ -457,10 +466,16 @@ class Generator:
 
     def beta(self, a: Any, b: Any, size: Any = None) -> GpuArray:
         """Draw from the beta distribution."""
+        if self._are_equal(a, b) and a > 1:
+            pairs = self.standard_gamma(a, (*(_shape(size) or ()), 2))
+            return pairs[..., 0] / (pairs[..., 0] + pairs[..., 1])
         return self._draw(_Call("beta", "BetaRV", (a, b), (a, b)), size)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> GpuArray:
         """Draw from the F distribution."""
+        if self._are_equal(dfnum, dfden) and dfnum > 0:
+            pairs = self.chisquare(dfnum, (*(_shape(size) or ()), 2))
+            return pairs[..., 0] * dfden / (pairs[..., 1] * dfnum)
         return self._draw(_Call("f", "f", (dfnum, dfden), (dfnum, dfden)), size)
 
     def standard_t(self, df: Any, size: Any = None) -> GpuArray:
@@ -469,7 +484,8 @@ class Generator:
 
     def standard_cauchy(self, size: Any = None) -> GpuArray:
         """Draw from the Cauchy distribution."""
-        return self._draw(_Call("standard_cauchy", "standard_cauchy", (), ()), size)
+        pairs = self.standard_normal((*(_shape(size) or ()), 2))
+        return pairs[..., 0] / pairs[..., 1]
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> GpuArray:
         """Draw from the Laplace distribution."""

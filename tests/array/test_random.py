@@ -87,6 +87,8 @@ def test_numbers_are_numpys(context):
     for size in (None, 5, (30, 40)):
         for method, parameters in EXACT.items():
             agrees(mine, numpys, method, *parameters, size=size)
+        for method in ("beta", "f"):
+            agrees(mine, numpys, method, 3.0, 3.0, size=size)
         for method, parameters in CLOSE.items():
             agrees(mine, numpys, method, *parameters, size=size, rtol=1e-12)
 

@@ -251,14 +251,6 @@ VARIATES: dict[str, Variate] = {
         is_proper=lambda df: 0 < df < inf,
         is_exact=lambda df: df >= 2,
     ),
-    "cauchy": Variate(
-        "{g}_cauchy(r)",
-        lambda rng, n: rng.standard_cauchy(n),
-        takes=lambda: 2.05,
-        needed=("normal", "cauchy"),
-        least=2,
-        warm=1024,
-    ),
     "f": Variate(
         "{g}_f(r, p0, p1, p2, p3, p4, p5, p6, p7)",
         lambda rng, n, numerator, denominator: rng.f(numerator, denominator, n),
@@ -507,7 +499,6 @@ METHODS: dict[str, Distribution] = {
     "random_float32": Distribution("z >> 8", "integers", (0, 1)),
     "unit_float32": Distribution("floor(z * 16777216.0) * (1.0 / 16777216.0)"),
     "inverted_exponential": Distribution("-log1p(-z)", is_exact=False),
-    "standard_cauchy": Distribution(variate="cauchy"),
     "f": Distribution(variate="f", fixed=(0, 1)),
     "gumbel": Distribution("a - b * log(-log(1.0 - z))", "", (), (0, 1), _NUMPY_SCALE, _is_numpy_scale, False),
     "pareto": Distribution("expm1(z / a)", "exponential", (), (0,), "a > 0.0 && isfinite(a)", _is_shape, False),
@@ -567,7 +558,6 @@ COUNTER_VARIATES: dict[str, CounterVariate] = {
     "": CounterVariate("philox_unit(r)"),
     "normal": CounterVariate("philox_normal(r)", needed=("normal",)),
     "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",)),
-    "cauchy": CounterVariate("philox_cauchy(r)", needed=("normal", "cauchy")),
     "integers": CounterVariate(
         "(long)((ulong)(long)x0 + philox_bounded64(r, (ulong)(long)(x1 - x0 - 1.0)))",
         "x0 <= x1 - 1.0 && fabs(x0) < 4e15 && fabs(x1) < 4e15",
