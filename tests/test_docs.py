@@ -219,7 +219,7 @@ def test_programs_that_start_processes_afresh_guard_their_main_part():
         for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
         if re.search(r"mp_ctx|set_start_method|get_context\(.(?:spawn|forkserver)", block[1])
     ]
-    assert {name for name, _ in blocks} == {"first-steps.md", "howto-threads.md", "pymc.md"}
+    assert {name for name, _ in blocks} == {"howto-threads.md", "pymc.md"}
     for name, code in blocks:
         assert 'if __name__ == "__main__":' in code, name
 

@@ -3,10 +3,11 @@
 Use it as NumPy: ``import pytensor_cl.array as xp``. Functions return at once; the device computes in the background.
 """
 
+import typing
 from math import e, inf, nan, pi
 from types import ModuleType as _ModuleType
 
-from pytensor_cl.array import blas, fft, linalg, random
+from pytensor_cl.array import blas, fft, linalg, numpy_names, random
 from pytensor_cl.array.creation import (
     arange,
     asarray,
@@ -211,3 +212,8 @@ __all__ = sorted(
     for name, value in globals().items()
     if not name.startswith("_") and (name in _PARTS or not isinstance(value, _ModuleType))
 )
+
+if not typing.TYPE_CHECKING:  # with it, type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> typing.NoReturn:
+        numpy_names.raise_missing(__name__, name)

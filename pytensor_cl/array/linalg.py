@@ -5,7 +5,7 @@ Complex matrices have products, norms, traces and transposes only.
 """
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pytensor_cl.array.dtypes import DTypeLike, default_float
 from pytensor_cl.array.launches import cast_to, copied, copy_into
 from pytensor_cl.array.manipulation import broadcast_arrays, broadcast_to, matrix_transpose, moveaxis
 from pytensor_cl.array.manipulation import diagonal as _diagonal
+from pytensor_cl.array.numpy_names import raise_missing
 from pytensor_cl.array.products import matmul, outer, tensordot, vecdot
 from pytensor_cl.array.rows import cached
 from pytensor_cl.routines.linalg.cholesky import Cholesky
@@ -355,3 +356,9 @@ def matrix_norm(x: GpuArray, /, *, keepdims: bool = False, ord: Any = "fro") -> 
 
 def _real_or_complex(x: GpuArray) -> GpuArray:
     return x if x.dtype.kind in "fc" else cast_to(x, default_float(x.context))
+
+
+if not TYPE_CHECKING:  # with it, type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> NoReturn:
+        raise_missing(__name__, name)

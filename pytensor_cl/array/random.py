@@ -7,7 +7,7 @@ draws other numbers, all in parallel.
 from collections.abc import Callable, Sequence
 from math import prod
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -20,6 +20,7 @@ from pytensor_cl.array.dtypes import DTypeLike
 from pytensor_cl.array.indexing import take
 from pytensor_cl.array.launches import copy_into
 from pytensor_cl.array.manipulation import reshape
+from pytensor_cl.array.numpy_names import raise_missing
 from pytensor_cl.array.reductions import max as greatest
 from pytensor_cl.array.reductions import sum as total
 from pytensor_cl.array.rows import cached
@@ -714,3 +715,9 @@ for _method in (
     "zipf",
 ):
     setattr(Generator, _method, _refused(_method))
+
+
+if not TYPE_CHECKING:  # with it, type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> NoReturn:
+        raise_missing(__name__, name)

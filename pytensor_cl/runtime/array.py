@@ -263,8 +263,7 @@ class GpuArray(ArrayOperators):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(
-                f"the truth value of an array of {self.size} elements is ambiguous: use np.asarray(r).any(), "
-                "np.asarray(r).all() or r.size > 0"
+                f"the truth value of an array of {self.size} elements is ambiguous: use r.any(), r.all() or r.size > 0"
             )
         return bool(self.to_host())
 

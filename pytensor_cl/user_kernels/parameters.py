@@ -86,13 +86,21 @@ def _check_name(name: str, what: str) -> None:
         raise ValueError(f"{what}: {name!r} is no name")
 
 
+_DTYPE_NAMES = {
+    "float": "float32, as float is in OpenCL C, or float64, as in Python",
+    "int": "int32, as int is in OpenCL C, or int64, as in Python",
+    "uint": "uint32, as uint is in OpenCL C, or uint64, as in NumPy",
+}
+"""Words that have another size in OpenCL C than in Python or NumPy."""
+
+
 def _check_type(kind: str, what: str) -> None:
     try:
         dtype = np.dtype(kind)
     except TypeError:
         raise ValueError(f"{what}: {kind!r} is no NumPy dtype; parameters have: {', '.join(SUPPORTED)}") from None
     if dtype.name != kind:
-        raise ValueError(f"{what}: {kind!r} has another size in NumPy than in OpenCL C: write {dtype.name} or another")
+        raise ValueError(f"{what}: {kind!r} is no name of a dtype here: write {_DTYPE_NAMES.get(kind, dtype.name)}")
     if not is_supported(dtype):
         raise ValueError(f"{what}: device arrays cannot hold {kind}; they can: {', '.join(SUPPORTED)}")
 
