@@ -205,7 +205,8 @@ class Arrays(RuleBasedStateMachine):
             made = host[[0, -1]], device[xp.asarray([0, -1], device=self.driver)]
         else:
             made = host[host > 20], device[device > 20]
-        self.add(*made)
+        # NumPy keeps the order of dimensions in memory where new arrays here are in C order.
+        self.add(np.array(made[0], order="C"), made[1])
 
     # Writes
 
@@ -277,7 +278,7 @@ class Arrays(RuleBasedStateMachine):
             _raised(np.maximum, pair.host, source.host), _raised(np.maximum, pair.device, source.device)
         )
         if device is not None:
-            self.add(np.asarray(host), device)
+            self.add(np.array(host, order="C"), device)
 
     @rule(which=WHICH, other=WHICH, kind=st.sampled_from(sorted(EXPECTED)), times=st.integers(1, 4))
     def call(self, which, other, kind, times):
@@ -449,7 +450,7 @@ class Arrays(RuleBasedStateMachine):
         for results in found:
             for host, device in zip(expected, results.result(), strict=True):
                 np.testing.assert_array_equal(np.asarray(device), host)
-        self.add(np.asarray(expected[0]), found[1].result()[0])
+        self.add(np.array(expected[0], order="C"), found[1].result()[0])
 
     @precondition(lambda self: len(self.pairs) % 3 == 0)
     @rule()
