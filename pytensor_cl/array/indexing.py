@@ -22,9 +22,9 @@ from pytensor_cl.runtime.layout import Layout, collapse
 class _Selection(NamedTuple):
     """The part of an array that an index with arrays selects.
 
-    `view`: the array with the indexed dimensions first; `axes`: these dimensions of the array; `indices`: one vector for each of them, or an array of int64;
-    `is_checked`: for each, whether the kernel must check it; `shape`: the common shape of the index arrays; `place`:
-    the dimension of the result where that shape begins.
+    `view`: the array with the indexed dimensions first; `axes`: these dimensions of the array; `indices`: one vector
+    for each of them, or an array of int64; `is_checked`: for each, whether the kernel must check it; `shape`: the
+    common shape of the index arrays; `place`: the dimension of the result where that shape begins.
     """
 
     view: GpuArray
@@ -145,8 +145,9 @@ def nonzero_of(mask: Any) -> tuple[Any, ...]:
 def _basic_part(x: GpuArray, items: list[Any]) -> tuple[GpuArray, list[tuple[int, int, Any]], int | None]:
     """Apply slices, integers and None; return the view, its indexed dimensions with their arrays, and their place.
 
-    Each array has the numbers of its dimension in the view and in `x`. The place is the dimension of the result where the indexed dimensions go: NumPy's rule counts integers as arrays,
-    and puts the dimensions first where a slice is between two of them.
+    Each array has the numbers of its dimension in the view and in `x`. The place is the dimension of the result where
+    the indexed dimensions go: NumPy's rule counts integers as arrays, and puts the dimensions first where a slice is
+    between two of them.
     """
     basic: list[Any] = []
     advanced: list[tuple[int, int, Any]] = []

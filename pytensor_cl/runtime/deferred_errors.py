@@ -53,8 +53,9 @@ class DeferredErrors:
     ) -> Any:
         """Launch a routine whose kernels check their data, as an operation that `check` knows; return what it returns.
 
-        `error` makes the exception; None is the method of the routine. Every 1,024 operations without a wait, it waits and raises what has been found. Until the kernels are enqueued,
-        no other thread reads the flag, which would forget the operation before it has run.
+        `error` makes the exception; None is the method of the routine. Every 1,024 operations without a wait, it waits
+        and raises what has been found. Until the kernels are enqueued, no other thread reads the flag, which would
+        forget the operation before it has run.
         """
         with self._lock:
             if len(self._operations) >= _CAPACITY:
