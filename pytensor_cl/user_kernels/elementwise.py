@@ -331,9 +331,9 @@ class ElementwiseKernel:
         definition, name = self.definition, self.name
         inputs, outputs = args[: self._nin], args[self._nin :]
         if len(inputs) != self.nin or len(outputs) not in (0, self.nout):
-            taken, written = (", ".join(map(str, p)) for p in (definition.inputs, definition.outputs))
+            taken, results = (", ".join(map(str, p)) for p in (definition.inputs, definition.outputs))
             raise TypeError(
-                f"kernel {name!r} takes its inputs ({taken}), and then all outputs ({written}) or none; number of "
+                f"kernel {name!r} takes its inputs ({taken}), and then all outputs ({results}) or none; number of "
                 f"arguments given: {len(args)}"
             )
         outputs = outputs or (None,) * self.nout
