@@ -5,7 +5,7 @@ Use it as NumPy: ``import pytensor_cl.array as xp``. Functions return at once; t
 
 import typing
 from math import e, inf, nan, pi
-from types import ModuleType
+from types import ModuleType as _ModuleType
 
 from pytensor_cl.array import blas, fft, linalg, numpy_names, random
 from pytensor_cl.array.creation import (
@@ -206,11 +206,11 @@ from pytensor_cl.runtime.registry import sync
 __array_api_version__ = "2024.12"
 newaxis = None
 
-_MODULES = {"blas", "fft", "linalg", "random"}  # modules that are part of the namespace
+_PARTS = {"blas", "fft", "linalg", "random"}
 __all__ = sorted(
     name
     for name, value in globals().items()
-    if name in _MODULES or not (name.startswith("_") or isinstance(value, ModuleType) or value is ModuleType)
+    if not name.startswith("_") and (name in _PARTS or not isinstance(value, _ModuleType))
 )
 
 if not typing.TYPE_CHECKING:  # with it, type checkers would take every name for one of this module

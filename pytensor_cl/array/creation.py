@@ -294,7 +294,7 @@ def linspace(
     start, stop
         Numbers: the first value, and the last, or the one after the last without `endpoint`.
     num
-        The number of values.
+        The number of points.
     dtype
         None is floatX, or complex if a number is.
     device

@@ -121,12 +121,22 @@ def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> 
     for dtype in (*loop, result):
         _check_dtype(operation.name, dtype, kinds, context)
     try:
-        function = element_function(operation.scalar, tuple(map(str, read)), (str(result),))
+        scalar = operation.scalar if context.info.has_fp64 else _without_fp64(operation, read, loop)
+        function = element_function(scalar, tuple(map(str, read)), (str(result),))
     except Unsupported as error:
         raise TypeError(f"{operation.name} of {', '.join(map(str, read))}: {error}") from None
     by_value = tuple(not isinstance(kind, np.dtype) for kind in kinds)
     types = tuple(dtype.type if value else None for dtype, value in zip(read, by_value, strict=True))
     return Variant(Launcher(context, function, by_value), result, types, any(by_value))
+
+
+def _without_fp64(operation: Operation, read: Sequence[np.dtype], loop: Sequence[np.dtype]) -> ScalarOp:
+    """Return the function that is computed in the dtypes `loop`: comparisons of other ones would be in float64."""
+    if operation.name not in COMPARISONS or tuple(read) == tuple(loop):
+        return operation.scalar
+    operands = [ps.get_scalar_type(str(dtype))() for dtype in read]
+    cast = [ps.cast(x, str(dtype)) for x, dtype in zip(operands, loop, strict=True)]
+    return ps.Composite(operands, [operation.scalar(*cast)])
 
 
 def variant_of(operation: Operation, kinds: tuple[Any, ...], context: Context) -> Variant:

@@ -133,7 +133,11 @@ def quantile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool 
     ------
     ValueError
         A number is not from 0 to 1, or there are no elements.
+    TypeError
+        The dtype is complex.
     """
+    if x.dtype.kind == "c":
+        raise TypeError(f"quantile of {x.dtype}: complex numbers have no order here")
     host = np.asarray(q, np.float64)
     if host.size and not (host.min() >= 0 and host.max() <= 1):
         raise ValueError("quantile: q must be in the range from 0 to 1")
@@ -330,7 +334,7 @@ def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_valu
     mode
         ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
     constant_values
-        The elements that ``"constant"`` adds: a number, a pair (before, after), or a pair for each dimension.
+        The number that is added in mode ``"constant"``, a pair of them (before, after), or a pair per dimension.
     """
     widths = np.broadcast_to(np.asarray(pad_width, np.int64), (x.ndim, 2)).tolist()
     if mode == "constant":

@@ -1,6 +1,6 @@
 """Indexing with arrays and masks, and assignment to what an index selects; NumPy's rules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,18 +15,20 @@ from pytensor_cl.routines.indexing.limits import MAX_MASK_ASSIGNED
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from pytensor_cl.routines.nonzero import MaskAssign, Nonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray, basic_index
+from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 
 
 class _Selection(NamedTuple):
-    """The selection of an array by an index with arrays.
+    """The part of an array that an index with arrays selects.
 
-    `view`: the array with the indexed dimensions first; `indices`: one vector for each of them, or an array of int64;
-    `is_checked`: for each, whether the kernel must check it; `shape`: the common shape of the index arrays; `place`:
-    the dimension of the result where that shape begins.
+    `view`: the array with the indexed dimensions first; `axes`: these dimensions of the array; `indices`: one vector
+    for each of them, or an array of int64; `is_checked`: for each, whether the kernel must check it; `shape`: the
+    common shape of the index arrays; `place`: the dimension of the result where that shape begins.
     """
 
     view: GpuArray
+    axes: list[int]
     indices: list[GpuArray]
     is_checked: list[bool]
     shape: tuple[int, ...]
@@ -76,13 +78,15 @@ def _check_kind(item: GpuArray | np.ndarray) -> None:
 
 def _consumed(item: Any) -> int:
     """Return how many dimensions an item of an index takes."""
-    if item is None:
+    if item is None or item is Ellipsis:
         return 0
     return item.ndim if _is_bool(item) else 1
 
 
 def _expanded(x: GpuArray, index: Any) -> list[Any]:
-    """Return the items of an index, one or more for each dimension, without ``...``.
+    """Return the items of an index, one or more for each dimension.
+
+    Only a ``...`` that stands for no dimension is left: it keeps arrays apart all the same.
 
     Raises `IndexError`: there are too many.
     """
@@ -96,6 +100,8 @@ def _expanded(x: GpuArray, index: Any) -> list[Any]:
     taken = sum(_consumed(item) for item in items if item is not Ellipsis)
     if taken > x.ndim:
         raise IndexError(f"too many indices for array: array is {x.ndim}-dimensional, but {taken} were indexed")
+    if ellipses and taken == x.ndim:
+        return items
     at = ellipses[0] if ellipses else len(items)
     return [*items[:at], *[slice(None)] * (x.ndim - taken), *items[at + len(ellipses) :]]
 
@@ -136,16 +142,17 @@ def nonzero_of(mask: Any) -> tuple[Any, ...]:
     return found
 
 
-def _basic_part(x: GpuArray, items: list[Any]) -> tuple[GpuArray, list[tuple[int, Any]], int | None]:
+def _basic_part(x: GpuArray, items: list[Any]) -> tuple[GpuArray, list[tuple[int, int, Any]], int | None]:
     """Apply slices, integers and None; return the view, its indexed dimensions with their arrays, and their place.
 
-    The place is the dimension of the result where the indexed dimensions go: NumPy's rule counts integers as arrays,
-    and puts the dimensions first where a slice is between two of them.
+    Each array has the numbers of its dimension in the view and in `x`. The place is the dimension of the result where
+    the indexed dimensions go: NumPy's rule counts integers as arrays, and puts the dimensions first where a slice is
+    between two of them.
     """
     basic: list[Any] = []
-    advanced: list[tuple[int, Any]] = []
+    advanced: list[tuple[int, int, Any]] = []
     numbers = []  # the items that count as arrays
-    axis = 0  # of the view
+    axis = origin = 0  # of the view, and of the array
     first = None
     for number, item in enumerate(items):
         if isinstance(item, GpuArray | np.ndarray | _Mask):
@@ -156,7 +163,7 @@ def _basic_part(x: GpuArray, items: list[Any]) -> tuple[GpuArray, list[tuple[int
                 item = _Mask(np.zeros(int(bool(item)), np.int64))
             else:
                 basic.append(slice(None))
-            advanced.append((axis, item))
+            advanced.append((axis, origin, item))
             axis += 1
         elif isinstance(item, int):
             numbers.append(number)
@@ -164,7 +171,8 @@ def _basic_part(x: GpuArray, items: list[Any]) -> tuple[GpuArray, list[tuple[int
             basic.append(item)
         else:
             basic.append(item)
-            axis += 1
+            axis += item is not Ellipsis
+        origin += _consumed(items[number])
     is_adjacent = numbers[-1] - numbers[0] + 1 == len(numbers)
     return basic_index(x, tuple(basic)), advanced, first if is_adjacent else 0
 
@@ -187,9 +195,10 @@ def _checked_on_host(array: np.ndarray, axis: int, length: int) -> np.ndarray:
 def _select(x: GpuArray, items: list[Any]) -> _Selection:
     """Apply the basic part of an index, and prepare its arrays: broadcast together, then flat."""
     view, advanced, place = _basic_part(x, _of_masks(x, items))
-    axes = [axis for axis, _ in advanced]
-    arrays = [item.positions if isinstance(item, _Mask) else item for _, item in advanced]
-    is_mask = [isinstance(item, _Mask) for _, item in advanced]
+    axes = [axis for axis, _, _ in advanced]
+    origins = [origin for _, origin, _ in advanced]
+    arrays = [item.positions if isinstance(item, _Mask) else item for _, _, item in advanced]
+    is_mask = [isinstance(item, _Mask) for _, _, item in advanced]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
@@ -198,10 +207,10 @@ def _select(x: GpuArray, items: list[Any]) -> _Selection:
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
         ) from None
     indices, is_checked = [], []
-    for axis, array, masked in zip(axes, arrays, is_mask, strict=True):
+    for axis, origin, array, masked in zip(axes, origins, arrays, is_mask, strict=True):
         length = view.shape[axis]
         if isinstance(array, np.ndarray):
-            host = array.astype(np.int64) if masked else _checked_on_host(array, axis, length)
+            host = array.astype(np.int64) if masked else _checked_on_host(array, origin, length)
             indices.append(x.context.from_host(np.broadcast_to(host, shape).reshape(-1)))
         else:
             if array.context is not x.context:
@@ -213,11 +222,11 @@ def _select(x: GpuArray, items: list[Any]) -> _Selection:
             indices.append(reshape(wide if wide.shape == shape else broadcast_to(wide, shape), (prod(shape),)))
         is_checked.append(not isinstance(array, np.ndarray) and not masked)
         if prod(shape) and not length and is_checked[-1]:
-            raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+            raise IndexError(f"index is out of bounds for axis {origin} with size 0")
     rest = [a for a in range(view.ndim) if a not in axes]
     ordered = view.with_layout(view.layout.transpose((*axes, *rest)))
     where = sum(a not in axes for a in range(place or 0))
-    return _Selection(ordered, indices, is_checked, shape, where)
+    return _Selection(ordered, origins, indices, is_checked, shape, where)
 
 
 def _merged_rest(array: GpuArray, indexed: int) -> GpuArray:
@@ -244,11 +253,17 @@ def _routine(kind: Any, view: GpuArray, selection: _Selection, *more: Any, **opt
     return cache[key]
 
 
-def _number(x: GpuArray, routine: Any, selection: _Selection) -> None:
-    """Note a launch of a routine whose kernels check indices."""
+def _enqueue(x: GpuArray, routine: Any, selection: _Selection, launch: Callable[[], Any]) -> None:
+    """Launch a routine; an index out of bounds that its kernels find is raised by a later wait."""
     if routine.is_checked:
-        errors = x.context.deferred_errors
-        routine.set_error_flag(errors.flag, errors.note(routine.error, _describe(x, selection)))
+
+        def error(found: ErrorRecord) -> Exception:
+            failure: Exception = routine.error(found._replace(detail=selection.axes[found.detail]))
+            return failure
+
+        x.context.deferred_errors.enqueue(routine, _describe(x, selection), launch, error)
+    else:
+        launch()
 
 
 def take_index(x: GpuArray, index: Any) -> GpuArray:
@@ -266,8 +281,7 @@ def take_index(x: GpuArray, index: Any) -> GpuArray:
     result = x.context.empty((*selection.shape, *selection.rest), x.dtype)
     target = result.with_layout(Layout.contiguous((prod(selection.shape), *view.shape[len(selection.indices) :])))
     routine = _routine(Gather, view, selection)
-    _number(x, routine, selection)
-    routine.launch((target,), (view, *selection.indices))
+    _enqueue(x, routine, selection, lambda: routine.launch((target,), (view, *selection.indices)))
     return _placed(result, len(selection.shape), selection.place)
 
 
@@ -430,8 +444,8 @@ def _write(x: GpuArray, items: list[Any], source: Any, accumulate: bool) -> None
         value_dtype=str(source.dtype),
         value_ndim=1 + len(selection.rest),
     )
-    _number(x, routine, selection)
-    routine.update(selection.view, full.with_layout(flat), *selection.indices)
+    values = full.with_layout(flat)
+    _enqueue(x, routine, selection, lambda: routine.update(selection.view, values, *selection.indices))
 
 
 def add_at(x: GpuArray, index: Any, value: Any) -> None:

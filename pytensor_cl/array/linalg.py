@@ -53,28 +53,28 @@ __all__ = [
 
 
 class EighResult(NamedTuple):
-    """The results of `eigh`."""
+    """The result of `eigh`."""
 
     eigenvalues: GpuArray
     eigenvectors: GpuArray
 
 
 class QRResult(NamedTuple):
-    """The results of `qr`."""
+    """The result of `qr`."""
 
     Q: GpuArray
     R: GpuArray
 
 
 class SlogdetResult(NamedTuple):
-    """The results of `slogdet`."""
+    """The result of `slogdet`."""
 
     sign: GpuArray
     logabsdet: GpuArray
 
 
 class SVDResult(NamedTuple):
-    """The results of `svd`."""
+    """The result of `svd`."""
 
     U: GpuArray
     S: GpuArray
@@ -194,9 +194,8 @@ def inv(x: GpuArray, /) -> GpuArray:
     """
     a = _matrices("inv", x, square=True)
     routine = _routine(a, Inverse)
-    errors = a.context.deferred_errors
-    routine.set_error_flag(errors.flag, errors.note(routine.error, f"linalg.inv of shape {x.shape}"))
-    result: GpuArray = routine(a)[0]
+    description = f"linalg.inv of shape {x.shape}"
+    result: GpuArray = a.context.deferred_errors.enqueue(routine, description, lambda: routine(a))[0]
     return result
 
 

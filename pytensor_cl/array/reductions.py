@@ -1,20 +1,26 @@
 """Sums, extrema and other reductions along dimensions."""
 
+from builtins import max as builtin_max
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
+from pytensor import scalar as ps
 
 from pytensor_cl.array import elementwise
 from pytensor_cl.array.dispatch import assign_result
 from pytensor_cl.array.dtypes import DTypeLike, default_float
 from pytensor_cl.array.launches import cast_to, copied, thread_cache
+from pytensor_cl.routines.elemwise.routine import Cast
 from pytensor_cl.routines.reduction.routine import Reduction
+from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
+from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
+from pytensor_cl.scalar.base import element_function
 
 Axis = int | Sequence[int] | None
 
@@ -203,9 +209,15 @@ def mean(
 ) -> GpuArray:
     """Return means along dimensions; of integers they are floatX. The parameters are those of `sum`."""
     target = np.dtype(dtype) if dtype is not None else x.dtype if x.dtype.kind in "fc" else default_float(x.context)
-    total = sum(x, axis=axis, dtype=target, keepdims=keepdims)
+    total = sum(x, axis=axis, dtype=_of_sums(target), keepdims=keepdims)
     count = _count(x, axes_of(x, axis))
-    return _finished("mean", elementwise.divide(total, _number(count, target), out=total), out)
+    result = elementwise.divide(total, _number(count, total.dtype), out=total)
+    return _finished("mean", result if target == total.dtype else cast_to(result, target), out)
+
+
+def _of_sums(dtype: np.dtype) -> np.dtype:
+    """Return the dtype of sums that are divided later: those of float16 overflow, and their count does."""
+    return np.dtype("float32") if dtype == np.dtype("float16") else dtype
 
 
 def _number(value: float, dtype: np.dtype) -> Any:
@@ -226,21 +238,63 @@ def var(
     Parameters
     ----------
     x, axis, keepdims, out
-        The parameters of `sum`. Variances of integers are floatX, those of complex numbers real.
+        The same as in `sum`. Variances of integers are floatX, those of complex numbers real.
     correction
-        A number that is subtracted from that of the elements; 1 gives the unbiased estimate.
+        The number that is subtracted from the number of elements; 1 gives the unbiased estimate.
     """
+    return _finished("var", _moment(x, axis, correction, keepdims, is_root=False), out)
+
+
+def _moment(x: GpuArray, axis: Axis, correction: float, keepdims: bool, is_root: bool) -> GpuArray:
+    """Return variances, or their square roots."""
+    dtype = x.dtype if x.dtype.kind in "fc" else default_float(x.context)
     axes = axes_of(x, axis)
-    target = x.dtype if x.dtype.kind in "fc" else default_float(x.context)
-    centre = mean(x, axis=axis, dtype=target, keepdims=True)
-    away = elementwise.subtract(x if x.dtype == target else cast_to(x, target), centre)
-    if target.kind == "c":
-        away = elementwise.abs(away)
-    squares = sum(elementwise.square(away, out=away), axis=axis, keepdims=keepdims)
-    count = np.float64(_count(x, axes) - correction)
-    if count < 0:
-        count = np.float64(0)
-    return _finished("var", elementwise.divide(squares, _number(count, squares.dtype), out=squares), out)
+    count = float(_count(x, axes))
+    degrees = builtin_max(count - correction, 0.0)
+    if dtype.kind == "c":  # the variance of the real parts, and that of the imaginary ones
+        parts = [_moment(part, axis, correction, keepdims, is_root=False) for part in (x.real, x.imag)]
+        variance = elementwise.add(*parts, out=parts[0])
+        return elementwise.sqrt(variance, out=variance) if is_root else variance
+    view, kept = rows_last(x, axes)
+    key = x.context, "moment", x.dtype, dtype, is_root, view.ndim, kept
+    cache = thread_cache()
+    if key not in cache:
+        reduced = range(kept, view.ndim)
+        function = _moment_function(x.context.check_dtype(x.dtype), dtype, is_root)
+        flags = (False, False, False, True)
+        cache[key] = Rowwise(x.context, function, view.ndim, reduced, flags, ((False,) * view.ndim,))
+    number = _of_sums(dtype).type
+    return cache[key](view, number(count), number(degrees))[0].with_layout(
+        Layout.contiguous(reduced_shape(x, axes, keepdims))
+    )
+
+
+def _moment_function(source: np.dtype, dtype: np.dtype, is_root: bool) -> RowFunction:
+    """Return the function of rows that takes a row, its length and the divisor, and computes the moment of `_moment`.
+
+    The second sum is that of squares of distances from the mean: of squares of the numbers themselves, digits cancel.
+    """
+    wide = str(_of_sums(dtype))
+    x, y = ps.get_scalar_type(wide)(), ps.get_scalar_type(wide)()
+    distance = element_function(ps.Composite([x, y], [ps.sqr(x - y)]), (wide, wide), (wide,))
+    quotient = element_function(ps.true_div, (wide, wide), (wide,))
+    steps: list[Map | Reduce] = []
+
+    def add(step: Map | Reduce) -> int:
+        steps.append(step)
+        return 2 + len(steps)
+
+    row = 0 if str(source) == wide else add(Map(Cast(str(source), wide), (0,)))
+    mean = add(Map(quotient, (add(Reduce("add", row, "float64", wide, True)), 1)))
+    total = add(Reduce("add", add(Map(distance, (row, mean), is_positive=True)), "float64", wide, True))
+    result = add(Map(quotient, (total, 2)))
+    if is_root:
+        result = add(Map(element_function(ps.sqrt, (wide,), (wide,)), (result,)))
+    if str(dtype) != wide:
+        result = add(Map(Cast(wide, str(dtype)), (result,)))
+    return RowFunction(
+        (Operand("full", str(source)), Operand("value", wide), Operand("value", wide)), tuple(steps), (result,)
+    )
 
 
 def std(
@@ -253,5 +307,4 @@ def std(
     out: GpuArray | None = None,
 ) -> GpuArray:
     """Return standard deviations along dimensions: the square roots of `var`."""
-    variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
-    return _finished("std", elementwise.sqrt(variance, out=variance), out)
+    return _finished("std", _moment(x, axis, correction, keepdims, is_root=True), out)

@@ -129,10 +129,11 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
     )
     given = (x1, ravel(x2)) if sorter is None else (x1, ravel(x2), sorter)
     if routine.is_checked:
-        errors = x1.context.deferred_errors
         description = f"searchsorted of shapes {x1.shape} and {x2.shape}"
-        routine.set_error_flag(errors.flag, errors.note(routine.error, description))
-    return reshape(routine(*given)[0], x2.shape)
+        (found,) = x1.context.deferred_errors.enqueue(routine, description, lambda: routine(*given))
+    else:
+        (found,) = routine(*given)
+    return reshape(found, x2.shape)
 
 
 def unique(
@@ -157,7 +158,7 @@ def unique(
 
 
 class UniqueAll(NamedTuple):
-    """The results of `unique_all`."""
+    """The result of `unique_all`."""
 
     values: GpuArray
     indices: GpuArray
@@ -166,14 +167,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """The results of `unique_counts`."""
+    """The result of `unique_counts`."""
 
     values: GpuArray
     counts: GpuArray
 
 
 class UniqueInverse(NamedTuple):
-    """The results of `unique_inverse`."""
+    """The result of `unique_inverse`."""
 
     values: GpuArray
     inverse_indices: GpuArray
@@ -296,8 +297,8 @@ def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray
     x
         An array.
     repeats
-        Numbers of repetitions: an integer, or a vector of them, of the device or the host. The call waits for a vector
-        of the device.
+        The numbers of repetitions: an integer, or a vector of them, of the device or the host. One of the device is
+        waited for.
     axis
         The dimension; None repeats the elements of the flattened array.
 

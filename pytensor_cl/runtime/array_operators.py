@@ -90,7 +90,7 @@ class ArrayOperators:
         Parameters
         ----------
         index
-            An index as ``x[index]`` takes it.
+            An index, as indexing takes it.
         value
             A number, a device array, or an array of the host, which is uploaded; it broadcasts, and is cast.
 
@@ -160,10 +160,20 @@ class ArrayOperators:
         """The real parts, a view; a real array itself."""
         return _above("elementwise").real(self)
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
     @property
     def imag(self) -> Self:
         """The imaginary parts, a view; zeros of a real array."""
         return _above("elementwise").imag(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":  # type: ignore[attr-defined]
+            raise TypeError("a real array has no imaginary part to set")
+        self.imag[...] = value
 
     def conj(self) -> Self:
         """Return complex conjugates."""

@@ -1,17 +1,18 @@
 """Errors that the device finds in data of array operations, such as an index out of bounds, raised by a later wait."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
-from typing import NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple
 
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag, ErrorRecord
 from pytensor_cl.runtime.interfaces import DeviceContext
 
 _CAPACITY = 1024
 """Operations that are remembered between two waits."""
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class CheckedOperation(NamedTuple):
@@ -41,33 +42,39 @@ class DeferredErrors:
         self._context = context
         self._flag: DeviceErrorFlag | None = None
         self._operations: list[CheckedOperation] = []
-        self._lock = Lock()
+        self._lock = RLock()  # a launch may free memory, and wait
 
-    @property
-    def flag(self) -> DeviceErrorFlag:
-        """The error flag that the kernels write."""
-        if self._flag is None:
-            self._flag = DeviceErrorFlag(self._context)
-        return self._flag
+    def enqueue(
+        self,
+        routine: Any,
+        description: str,
+        launch: Callable[[], Any],
+        error: Callable[[ErrorRecord], Exception] | None = None,
+    ) -> Any:
+        """Launch a routine whose kernels check their data, as an operation that `check` knows; return what it returns.
 
-    def note(self, error: Callable[[ErrorRecord], Exception], description: str) -> int:
-        """Note an operation that is enqueued next; return its number for the error record.
-
-        Every 1,024 operations without a wait, it waits and raises what has been found.
+        `error` makes the exception; None is the method of the routine. Every 1,024 operations without a wait, it waits
+        and raises what has been found. Until the kernels are enqueued, no other thread reads the flag, which would
+        forget the operation before it has run.
         """
-        if len(self._operations) >= _CAPACITY:
-            self.check()
         with self._lock:
-            self._operations.append(CheckedOperation(error, description, _caller()))
-            return len(self._operations)
+            if len(self._operations) >= _CAPACITY:
+                self.check()
+            if self._flag is None:
+                self._flag = DeviceErrorFlag(self._context)
+            self._operations.append(CheckedOperation(error or routine.error, description, _caller()))
+            routine.set_error_flag(self._flag, len(self._operations))
+            return launch()
 
     def check(self) -> None:
         """Wait and raise the first error that checked operations have found; do nothing if there were none."""
         if not self._operations:
             return
         with self._lock:
+            if self._flag is None or not self._operations:
+                return
+            found = self._flag.read()
             operations, self._operations = self._operations, []
-            found = self.flag.read() if operations else None
         if found is None:
             return
         operation = operations[found.number - 1]

@@ -179,6 +179,7 @@ def _order_for(context: DeviceContext, stream: Any) -> None:
     """Let the consumer's commands run after those enqueued so far."""
     if stream is None:
         context.queue.wait()
+        context.deferred_errors.check()
     elif isinstance(stream, cl.CommandQueue):
         if stream.context != context.cl_context:
             raise BufferError(f"the queue belongs to another OpenCL context than {context.name!r}")

@@ -45,6 +45,7 @@ def host_view(array: GpuArray, mappings: HostMappings, ranges: HostRanges, write
     if writeable:
         check_writable(array)
     context.queue.wait()
+    context.deferred_errors.check()
     if not mappings.are_supported():
         raise ValueError(
             f"{context.name!r} has a memory of its own, which NumPy cannot see: np.asarray(r) is a copy, and "
@@ -86,6 +87,7 @@ def _copied(array: GpuArray, mode: str) -> Iterator[np.ndarray]:
     is_read = mode != "w" or high - low > layout.size  # the elements between those of the array must stay
     if is_read and host.nbytes:
         queue.read(host, array.buffer, low * dtype.itemsize)
+        array.context.deferred_errors.check()
     view = strided_array(host, dtype, layout._replace(offset=layout.offset - low))
     view.flags.writeable = "w" in mode
     try:

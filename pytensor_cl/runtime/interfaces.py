@@ -135,6 +135,13 @@ class ArrayExports(Protocol):
         """Return the device, as ``__dlpack_device__``."""
 
 
+class FoundErrors(Protocol):
+    """The errors that the kernels of array operations find in data."""
+
+    def check(self) -> None:
+        """Wait and raise the first one; do nothing if there were none."""
+
+
 class DeviceContext(Protocol):
     """An open device, as arrays, error flags and kernel launchers see it."""
 
@@ -157,6 +164,10 @@ class DeviceContext(Protocol):
     @property
     def exports(self) -> ArrayExports:
         """The exports of the context's arrays."""
+
+    @property
+    def deferred_errors(self) -> FoundErrors:
+        """The errors of array operations that no wait has raised yet."""
 
     def kernel(self, source: KernelSource, function: str | None = None) -> Any:
         """Return a new kernel object of a source."""

@@ -313,9 +313,11 @@ def _open(name: str) -> Context:
 
 
 def sync() -> None:
-    """Wait until every queue of every context has finished."""
-    for context in opened_contexts():
+    """Wait until every queue of every context has finished, and raise an error that array operations have found."""
+    contexts = opened_contexts()
+    for context in contexts:
         context.queue.wait()
+    for context in contexts:
         context.deferred_errors.check()
 
 

@@ -33,7 +33,7 @@ def lazy_names(array: GpuArray) -> None:
     variable.set_value(array)
     GpuArrayType("float32", (None, 3))
     pytensor_cl.shaerd(np.zeros(3))  # type: ignore[attr-defined]
-    pytensor_cl.use(device=3)  # type: ignore[arg-type]
+    pytensor_cl.use("opencl", name=3)  # type: ignore[arg-type]
 
 
 def arrays(array: GpuArray) -> None:

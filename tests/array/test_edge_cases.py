@@ -1,0 +1,185 @@
+"""Inputs and sequences of operations for which device arrays were, or could be, wrong."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+
+import numpy as np
+import pytest
+
+import pytensor_cl.array as xp
+from pytensor_cl.array.dispatch import OPERATIONS, _variant
+from pytensor_cl.routines.rowwise.routine import Rowwise
+from pytensor_cl.runtime.error_flag import DeviceErrorFlag
+
+
+@pytest.fixture
+def bad(context):
+    """An index that is out of bounds, of which only the device knows."""
+    return context.from_host(np.array([9]))
+
+
+@pytest.fixture
+def matrix(context):
+    return context.from_host(np.arange(12.0, dtype="float32").reshape(3, 4))
+
+
+def test_an_ellipsis_of_no_dimension_keeps_index_arrays_apart(context):
+    host = np.arange(120.0, dtype="float32").reshape(2, 3, 4, 5)
+    device = context.from_host(host)
+    mask, one = np.array([True, False, True]), np.array([1])
+    for index in (
+        (slice(None), mask, ..., one, slice(None)),
+        (slice(None), mask, slice(None), ..., one),
+        (0, ..., one, 2, 3),
+        (one, ..., 1),
+    ):
+        expected = host[index]
+        assert device[index].shape == expected.shape, index
+        np.testing.assert_array_equal(np.asarray(device[index]), expected)
+        copied, changed = device.copy(), host.copy()
+        copied[index] = expected + 1
+        changed[index] = expected + 1
+        np.testing.assert_array_equal(np.asarray(copied), changed)
+
+
+def test_an_index_out_of_bounds_names_the_axis_of_the_array(context, bad):
+    host = np.zeros((2, 3, 4, 5), "float32")
+    device, wrong = context.from_host(host), np.array([9])
+    for index in (
+        (0, wrong),
+        (slice(None), wrong),
+        (None, 0, wrong),
+        (..., wrong),
+        (slice(None), [True, False, True], wrong),
+    ):
+        with pytest.raises(IndexError) as numpy_error:
+            host[index]
+        with pytest.raises(IndexError) as error:
+            device[index]
+        assert str(error.value) == str(numpy_error.value)
+        device[tuple(bad if item is wrong else item for item in index)]
+        with pytest.raises(IndexError, match=str(numpy_error.value)):
+            device.sync()
+
+
+def test_whatever_shows_values_raises_what_was_found(context, matrix, bad):
+    def mapped():
+        with matrix.map("r"):
+            pass
+
+    views = (matrix.host_view, lambda: np.from_dlpack(matrix), mapped, matrix.to_host, xp.any(matrix).item)
+    for show in views:
+        matrix[bad]
+        with pytest.raises(IndexError, match=r"index 9 .*test_edge_cases.py:\d+"):
+            show()
+        show()  # it is raised once
+
+
+def test_another_thread_does_not_forget_an_operation_before_it_runs(context, matrix, bad):
+    is_noted, is_checked = Event(), Event()
+    errors = context.deferred_errors
+
+    class Routine:
+        """A routine that is enqueued late: meanwhile another thread asks for errors."""
+
+        error = staticmethod(lambda found: IndexError(f"number {found.number}"))
+
+        def set_error_flag(self, flag, number):
+            self.flag, self.number = flag, number
+
+        def launch(self):
+            is_noted.set()
+            assert not is_checked.wait(0.05)  # the other thread waits for this one
+            record = np.array([self.number, 0, 0, 0, 0, 0], "int32")
+            context.queue.write(self.flag.buffer, record)
+
+    def check():
+        is_noted.wait()
+        try:
+            errors.check()
+        finally:
+            is_checked.set()
+
+    routine = Routine()
+    with ThreadPoolExecutor() as threads:
+        other = threads.submit(check)
+        errors.enqueue(routine, "an operation", routine.launch)
+        with pytest.raises(IndexError, match="number 1, in an operation"):
+            other.result()
+
+
+def test_an_interrupted_read_of_the_flag_loses_no_operation(context, matrix, bad, monkeypatch):
+    def interrupted(flag):
+        raise KeyboardInterrupt
+
+    matrix[bad]
+    with monkeypatch.context() as patch:
+        patch.setattr(DeviceErrorFlag, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            matrix.sync()
+    with pytest.raises(IndexError, match="index 9 is out of bounds for axis 0 with size 3"):
+        matrix.sync()
+    matrix.sync()
+
+
+def test_means_of_float16_do_not_overflow(context):
+    for value, count in ((0.5, 70_000), (30, 70_000), (300, 100)):
+        host = np.full(count, value, "float16")
+        host[::2] *= -1 if value == 300 else 1
+        device = context.from_host(host)
+        wide = host.astype("float64")
+        for name in ("mean", "std"):
+            found = getattr(xp, name)(device)
+            assert found.dtype == np.float16
+            np.testing.assert_allclose(found.item(), getattr(np, name)(wide), rtol=2e-3, err_msg=f"{name} of {value}")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_variances(context, rng, monkeypatch):
+    launched = []
+    launch = Rowwise.launch
+    monkeypatch.setattr(Rowwise, "launch", lambda self, *given: launched.append(1) or launch(self, *given))
+    far = (1e4 + rng.random((6, 5, 4))).astype("float32")
+    whole = rng.integers(-5, 5, (6, 5, 4)).astype("int16")
+    both = (far[:2] + 1j * whole[:2]).astype("complex64")
+    for host in (far, far[::-2, 1:, ::3], whole, both, far[:, :0]):
+        device = context.from_host(host)
+        for axis in (None, 1, (0, 2)):
+            with np.errstate(all="ignore"):
+                expected = np.var(host.astype("complex128" if host.dtype.kind == "c" else "float64"), axis=axis, ddof=1)
+            for name, root in (("var", expected), ("std", np.sqrt(expected))):
+                found = getattr(xp, name)(device, axis=axis, correction=1)
+                assert found.shape == np.shape(expected)
+                np.testing.assert_allclose(np.asarray(found), root, rtol=1e-4)
+    assert launched
+    assert np.isnan(xp.var(device, correction=1).item())
+
+
+def test_quantiles_of_complex_numbers_are_refused(context):
+    with pytest.raises(TypeError, match="complex numbers have no order"):
+        xp.median(context.from_host(np.array([1 + 2j, 3], "complex64")))
+
+
+def test_real_and_imaginary_parts_are_set(context):
+    device = context.from_host(np.array([1 + 2j, 3 + 4j], "complex64"))
+    device.real += device.imag
+    device.imag = 7
+    np.testing.assert_array_equal(np.asarray(device), [3 + 7j, 7 + 7j])
+    with pytest.raises(TypeError, match="no imaginary part"):
+        device.real.imag = 1
+
+
+def test_comparisons_of_integers_need_no_double_precision(context, monkeypatch):
+    monkeypatch.setattr(context, "info", replace(context.info, has_fp64=False))
+    host = np.array([1, 2, 3], "int32")
+    for kinds in ((np.dtype("int32"), float), (float, np.dtype("int64"))):
+        variant = _variant(OPERATIONS["less"], kinds, context)
+        (source,) = variant.launcher.sources()
+        assert "double" not in source.source
+        array = context.from_host(host.astype(next(k for k in kinds if k is not float)))
+        result = context.empty((3,), variant.dtype)
+        operands = [array if k is not float else np.float32(2.5) for k in kinds]
+        variant.launcher.launch(result, operands)
+        expected = host < 2.5 if kinds[1] is float else host > 2.5
+        np.testing.assert_array_equal(np.asarray(result), expected)
