@@ -179,22 +179,24 @@ def _right_cells(page, titles):
         if section.partition("\n")[0].startswith(titles):
             for line in section.splitlines()[1:]:
                 cells = re.split(r"(?<!\\)\|", line)[1:-1]
-                yield from re.findall(r"`([^`]+)`", cells[-1]) if len(cells) == 2 else ()
+                yield from re.findall(r"`([^`]+)`", cells[-1]) if len(cells) in (2, 3) else ()
 
 
-def test_what_is_named_for_users_of_theano_exists():
+def test_what_is_named_for_users_of_other_libraries_exists():
     flags = list(_right_cells("from-theano.md", "Flag by flag"))
     named = [re.match(r"[a-zA-Z]\w+$", text) for text in flags]
     known = {name[0] for name in named if name and name[0] not in ("raise", "True")}
     assert len(known) >= 30
     assert known <= set(pytensor.config._config_var_dict)
     packages = {"pytensor": pytensor, "pt": pt, "pytensor_cl": pytensor_cl, "nn": nn, "optimizers": optimizers}
+    packages["xp"] = pytensor_cl.array
     modules = ("pytensor.d3viz", "pytensor.sparse", "pytensor.compile.debug.nanguardmode")
     for module in modules:
         importlib.import_module(module)
     count = 0
-    for text in [*_right_cells("from-theano.md", "Function by function"), *flags]:
-        name = re.match(r"(pytensor|pt|pytensor_cl|nn|optimizers)((?:\.\w+)+)", text)
+    jax = _right_cells("from-jax.md", ("Functions and", "State and", "Devices", "Finding out"))
+    for text in [*_right_cells("from-theano.md", "Function by function"), *flags, *jax]:
+        name = re.match(r"(pytensor|pt|pytensor_cl|nn|optimizers|xp)((?:\.\w+)+)", text)
         if name:
             operator.attrgetter(name[2][1:])(packages[name[1]])
             count += 1

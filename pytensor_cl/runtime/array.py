@@ -47,7 +47,7 @@ class MemoryOwner:
 
 
 class GpuArray(ArrayOperators):
-    """An n-dimensional array in device memory.
+    """An n-dimensional array in device memory, made by `pytensor_cl.array.asarray` and other functions.
 
     Operators, indices and assignments are NumPy's, and views share memory with the array, also for writes. The
     functions are in `pytensor_cl.array`. Nothing waits for the device but what needs values in Python: ``in``, `item`,
