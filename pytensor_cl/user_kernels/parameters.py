@@ -90,14 +90,6 @@ def _check_name(name: str, what: str) -> None:
         raise ValueError(f"{what}: {name!r} is no name")
 
 
-_DTYPE_NAMES = {
-    "float": "float32, as float is in OpenCL C, or float64, as in Python",
-    "int": "int32, as int is in OpenCL C, or int64, as in Python",
-    "uint": "uint32, as uint is in OpenCL C, or uint64, as in NumPy",
-}
-"""Words that have another size in OpenCL C than in Python or NumPy."""
-
-
 def _check_type(kind: str, what: str) -> None:
     if kind in _OF_C:
         raise ValueError(f"{what}: types have the names of NumPy's dtypes: write {_OF_C[kind]} for {kind} of OpenCL C")
