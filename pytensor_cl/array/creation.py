@@ -74,6 +74,8 @@ def full(shape: Any, fill_value: Any, *, dtype: DTypeLike = None, device: Any = 
     context = context_of(device)
     if isinstance(fill_value, GpuArray):
         result = context.empty(_shape(shape), _dtype(dtype or fill_value.dtype, context))
+        if fill_value.context is not context:
+            fill_value = context.from_host(fill_value.to_host())
         copy_into(result, fill_value)
         return result
     value = number_of(fill_value)

@@ -136,6 +136,7 @@ def _without_fp64(operation: Operation, read: Sequence[np.dtype], loop: Sequence
         return operation.scalar
     operands = [ps.get_scalar_type(str(dtype))() for dtype in read]
     cast = [ps.cast(x, str(dtype)) for x, dtype in zip(operands, loop, strict=True)]
+    assert isinstance(operation.scalar, ps.ScalarOp)
     return ps.Composite(operands, [operation.scalar(*cast)])
 
 
