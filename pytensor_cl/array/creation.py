@@ -199,7 +199,8 @@ def asarray(
     host = np.asarray(obj)
     if dtype is None and not hasattr(obj, "dtype"):
         dtype = _dtype_of_numbers(host, context)
-    return context.from_host(host if dtype is None else host.astype(np.dtype(dtype), copy=False))
+    native = (host.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
+    return context.from_host(host.astype(native, copy=False))
 
 
 def _dtype_of_numbers(host: np.ndarray, context: Context) -> np.dtype:

@@ -204,3 +204,10 @@ def test_arrays_of_two_contexts_do_not_meet(context, matrix):
         filled = xp.full(2, number[1], device=context.name)
         assert filled.context is context
         np.testing.assert_array_equal(np.asarray(filled), [2, 2])
+
+
+def test_arrays_of_the_other_byte_order_are_converted(context):
+    for dtype in (">i4", "<i4", ">f4"):
+        found = xp.asarray(np.arange(3).astype(dtype), device=context.name)
+        assert found.dtype == np.dtype(dtype).newbyteorder("=")
+        np.testing.assert_array_equal(np.asarray(found), [0, 1, 2])
