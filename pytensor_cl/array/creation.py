@@ -74,6 +74,8 @@ def full(shape: Any, fill_value: Any, *, dtype: DTypeLike = None, device: Any = 
     context = context_of(device)
     if isinstance(fill_value, GpuArray):
         result = context.empty(_shape(shape), _dtype(dtype or fill_value.dtype, context))
+        if fill_value.context is not context:
+            fill_value = context.from_host(fill_value.to_host())
         copy_into(result, fill_value)
         return result
     value = number_of(fill_value)
@@ -197,7 +199,8 @@ def asarray(
     host = np.asarray(obj)
     if dtype is None and not hasattr(obj, "dtype"):
         dtype = _dtype_of_numbers(host, context)
-    return context.from_host(host if dtype is None else host.astype(np.dtype(dtype), copy=False))
+    native = (host.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
+    return context.from_host(host.astype(native, copy=False))
 
 
 def _dtype_of_numbers(host: np.ndarray, context: Context) -> np.dtype:

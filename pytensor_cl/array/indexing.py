@@ -88,12 +88,17 @@ def _expanded(x: GpuArray, index: Any) -> list[Any]:
 
     Only a ``...`` that stands for no dimension is left: it keeps arrays apart all the same.
 
-    Raises `IndexError`: there are too many.
+    Raises `IndexError`: there are too many. Raises `ValueError`: one is on another context.
     """
     items = [_as_index(item) for item in (index if isinstance(index, tuple) else (index,))]
     for item in items:
         if isinstance(item, GpuArray | np.ndarray):
             _check_kind(item)
+        if isinstance(item, GpuArray) and item.context is not x.context:
+            raise ValueError(
+                f"index on {item.context.name!r} of an array on {x.context.name!r}: move one, "
+                f"i.to_device({x.context.name!r})"
+            )
     ellipses = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(ellipses) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
@@ -213,11 +218,6 @@ def _select(x: GpuArray, items: list[Any]) -> _Selection:
             host = array.astype(np.int64) if masked else _checked_on_host(array, origin, length)
             indices.append(x.context.from_host(np.broadcast_to(host, shape).reshape(-1)))
         else:
-            if array.context is not x.context:
-                raise ValueError(
-                    f"index on {array.context.name!r} of an array on {x.context.name!r}: move one, "
-                    f"i.to_device({x.context.name!r})"
-                )
             wide = array if array.dtype.itemsize == 8 else cast_to(array, np.dtype("int64"))
             indices.append(reshape(wide if wide.shape == shape else broadcast_to(wide, shape), (prod(shape),)))
         is_checked.append(not isinstance(array, np.ndarray) and not masked)

@@ -118,7 +118,7 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
     _check_order("searchsorted", x1)
     if not isinstance(x2, GpuArray):
         x2 = x1.context.from_host(np.asarray(number_of(x2), np.result_type(x1.dtype, x2)))
-    common_context("searchsorted", [x1, x2])
+    common_context("searchsorted", [x1, x2] if sorter is None else [x1, x2, sorter])
     half = np.dtype("float16")
     if (x1.dtype == half) != (x2.dtype == half):
         x1, x2 = (cast_to(v, np.dtype("float32")) if v.dtype == half else v for v in (x1, x2))
@@ -315,6 +315,7 @@ def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray
         if host.size == 1:
             return _repeat_all(x, int(host.reshape(-1)[0]), place)
         repeats = x.context.from_host(host)
+    common_context("repeat", [x, repeats])
     if repeats.ndim == 0:
         repeats = reshape(repeats, (1,))
     before, after = range(place), range(place + 1, x.ndim)

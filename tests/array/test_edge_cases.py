@@ -11,6 +11,7 @@ import pytensor_cl.array as xp
 from pytensor_cl.array.dispatch import OPERATIONS, _variant
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
+from tests.device_apart import context_apart
 
 
 @pytest.fixture
@@ -183,3 +184,30 @@ def test_comparisons_of_integers_need_no_double_precision(context, monkeypatch):
         variant.launcher.launch(result, operands)
         expected = host < 2.5 if kinds[1] is float else host > 2.5
         np.testing.assert_array_equal(np.asarray(result), expected)
+
+
+def test_arrays_of_two_contexts_do_not_meet(context, matrix):
+    with context_apart() as other:
+        mask = other.from_host(np.array([True, False, True]))
+        number = other.from_host(np.array([1, 2, 1]))
+        operations = (
+            lambda: matrix[mask],
+            lambda: matrix[:, 0][mask],
+            lambda: matrix.__setitem__(mask, 1),
+            lambda: matrix[number],
+            lambda: xp.repeat(matrix, number, axis=0),
+            lambda: xp.searchsorted(matrix[0], matrix[0], sorter=number),
+        )
+        for operation in operations:
+            with pytest.raises(ValueError, match=f"{other.name!r}.* move one"):
+                operation()
+        filled = xp.full(2, number[1], device=context.name)
+        assert filled.context is context
+        np.testing.assert_array_equal(np.asarray(filled), [2, 2])
+
+
+def test_arrays_of_the_other_byte_order_are_converted(context):
+    for dtype in (">i4", "<i4", ">f4"):
+        found = xp.asarray(np.arange(3).astype(dtype), device=context.name)
+        assert found.dtype == np.dtype(dtype).newbyteorder("=")
+        np.testing.assert_array_equal(np.asarray(found), [0, 1, 2])
