@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytensor_cl.errors import CompilationError
+from pytensor_cl.user_kernels.c_text import tokens
 
 # Places in the messages of drivers. PoCL "error: <file>:2:9: text"; Intel, NVIDIA, Mesa and Apple
 # "<file>:2:9: error: text"; AMD's old compiler '"<file>", line 2: error: text'.
@@ -36,12 +37,26 @@ class SourcePart(NamedTuple):
     """A part of a program that the user wrote.
 
     `title`: what compilers call it in messages, unique in the program, without quotes, colons and backslashes; `text`:
-    as the user wrote it; `place`: how messages of this package name it, such as ``"in its operation"``.
+    as the user wrote it; `place`: how messages of this package name it, such as ``"in its operation"``; `compiled`: the
+    text that the compiler got, if words of it were replaced.
     """
 
     title: str
     text: str
     place: str = ""
+    compiled: str = ""
+
+    def column(self, line: int, column: int) -> int:
+        """Return the column of the user's text for one of the compiled text; both count from 1."""
+        compiled = self.compiled.splitlines()[line - 1 : line]
+        if not compiled:
+            return column
+        at, own = 1, 1
+        for new, old in zip(tokens(compiled[0]), tokens(self.text.splitlines()[line - 1]), strict=False):
+            if at + len(new.text) > column:
+                return own + min(column - at, len(old.text) - 1)
+            at, own = at + len(new.text), own + len(old.text)
+        return own
 
     @property
     def marked(self) -> str:
@@ -103,7 +118,9 @@ def _part_lines(part: SourcePart, found: Iterable[Diagnostic]) -> list[str]:
     for diagnostic in found:
         if diagnostic.file == part.title and lines:
             # A message about the end of the text may name the line after it.
-            messages.setdefault(min(max(diagnostic.line, 1), len(lines)), []).append(diagnostic)
+            line = min(max(diagnostic.line, 1), len(lines))
+            column = diagnostic.column and part.column(line, diagnostic.column)
+            messages.setdefault(line, []).append(diagnostic._replace(column=column))
     return list(_numbered(lines, messages))
 
 

@@ -508,7 +508,8 @@ def _explain(error: CompilationError) -> CompilationError | None:
     """Return the error with the lines that the user wrote, if the text of a user's function is wrong."""
     for title, function in list(_known.items()):
         if title in error.log and f'"{title}"' in error.source:
-            return build_error(original_names(error.log), error.source, str(function), function.parts)
+            parts = [part._replace(compiled=function.translate(part.text)) for part in function.parts]
+            return build_error(original_names(error.log), error.source, str(function), parts)
     return None
 
 

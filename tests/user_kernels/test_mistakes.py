@@ -89,6 +89,9 @@ def test_build_errors_show_the_line(context):
 
 # The operation of an elementwise kernel, and what the message has.
 OPERATIONS = {
+    "T d = x; T e = d; z = f;": [
+        ">   1 | T d = x; T e = d; z = f;\n      |                       ^ error: use of undeclared"
+    ],
     "z = x ^ 2": ["% ^ & | << >> are for integers", "pow(x, y)"],
     "z = abs(x)": ["error: call to ", "abs", "fabs is for floating-point numbers"],
     "x = 2; z = x**2": ["cannot assign to variable 'x'", "words of Python in it. OpenCL C has for **: pow(x, y)"],
