@@ -10,9 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 def expected() -> set[str]:
     """Return what the checkout says a wheel holds, without its metadata."""
-    package = {
-        p.relative_to(ROOT).as_posix() for p in (ROOT / "pytensor_cl").rglob("*.py*") if p.suffix in (".py", ".pyi")
-    }
+    suffixes = {".py", ".pyi", ".css", ".js"}  # style sheets and scripts are those of reports
+    package = {p.relative_to(ROOT).as_posix() for p in (ROOT / "pytensor_cl").rglob("*") if p.suffix in suffixes}
     kernels = {f"pytensor_cl/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "kernels").rglob("*.mako")}
     return package | kernels | {"pytensor_cl/py.typed", "pytensor_cl.pth"}
 

@@ -120,7 +120,7 @@ def _described(text, package):
 
 @pytest.mark.parametrize("package", ["pytensor_cl", *(f"pytensor_cl.{name}" for name in sorted(PACKAGES))])
 def test_every_public_name_is_in_the_reference(package):
-    module = pytest.importorskip(package)
+    module = pytest.importorskip(package, exc_type=ImportError)  # PyMC may be missing
     text = "\n".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     described, takes_all = _described(text, package)
     names = {name for name in module.__all__ if name != "__version__" and not ismodule(getattr(module, name))}

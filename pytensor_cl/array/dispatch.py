@@ -15,7 +15,7 @@ from pytensor_cl.array.launches import Launcher, copy_into, fill, thread_cache, 
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
-from pytensor_cl.scalar.base import ScalarOp, Unsupported, element_function
+from pytensor_cl.scalar.base import NamedOp, ScalarOp, Unsupported, element_function
 from pytensor_cl.scalar.named import NAMED
 
 _NUMBERS = frozenset({bool, int, float, complex})
@@ -132,11 +132,12 @@ def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> 
 
 def _without_fp64(operation: Operation, read: Sequence[np.dtype], loop: Sequence[np.dtype]) -> ScalarOp:
     """Return the function that is computed in the dtypes `loop`: comparisons of other ones would be in float64."""
-    if operation.name not in COMPARISONS or tuple(read) == tuple(loop):
+    scalar = operation.scalar
+    if operation.name not in COMPARISONS or isinstance(scalar, NamedOp) or tuple(read) == tuple(loop):
         return operation.scalar
     operands = [ps.get_scalar_type(str(dtype))() for dtype in read]
     cast = [ps.cast(x, str(dtype)) for x, dtype in zip(operands, loop, strict=True)]
-    return ps.Composite(operands, [operation.scalar(*cast)])
+    return ps.Composite(operands, [scalar(*cast)])
 
 
 def variant_of(operation: Operation, kinds: tuple[Any, ...], context: Context) -> Variant:

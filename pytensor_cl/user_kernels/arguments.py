@@ -16,6 +16,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array
+from pytensor_cl.user_kernels.parameters import OF_VARIABLES, is_variable
 from pytensor_cl.user_kernels.signature import Parameter
 from pytensor_cl.user_kernels.structs import StructLayouts
 
@@ -417,6 +418,8 @@ class _Pointer:
                 f"{self._where} is a pointer, and host memory is not passed to kernels: pass "
                 "pytensor_cl.array.asarray(x), which copies it to the device"
             )
+        if is_variable(value):
+            raise TypeError(f"{self._where} is the variable {value}: {OF_VARIABLES}")
         raise TypeError(f"{self._where} must be a GpuArray, not {_described(value)}")
 
     def _displaced(self, array: GpuArray, backs: WriteBacks) -> Any:

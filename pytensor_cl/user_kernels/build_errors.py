@@ -20,6 +20,9 @@ _DIAGNOSTIC = re.compile(
     rf"[ \t]*(?:{_KIND.format('after')}:[ \t]*)?(?P<text>.*)$",
     re.MULTILINE,
 )
+_PLACE_IN_MACRO = re.compile(r"^(?:\d+ )?<Spelling=[^>]*>: *")
+"""What clang writes before a message about a name that a header of PoCL defines as a macro."""
+_LANES = re.compile(r"\b(u?(?:char|short|int|long)|half|float|double)\d+\b|\s*\(vector of \d+ '\w+' values\)")
 _BARE = re.compile(r"^[ \t]*error: (?P<text>.*)$", re.MULTILINE)
 _AROUND = 2
 """Lines that are shown before and after one that a message names."""
@@ -69,9 +72,14 @@ def diagnostics(log: str) -> list[Diagnostic]:
         if kind and kind != "note":
             file = (match["quoted"] or match["file"] or "").strip()
             place = int(match["row"] or match["line"]), int(match["column"] or 0)
-            found[Diagnostic(file, *place, kind, match["text"].strip())] = None
+            text = _PLACE_IN_MACRO.sub("", match["text"].strip()).replace("'_cl_", "'")
+            found[Diagnostic(file, *place, kind, text)] = None
     errors = [d for d in found if d.kind.endswith("error")]
-    return errors or list(found)
+    # The same text is compiled for numbers and for vectors: a message about it is shown once.
+    once: dict[Diagnostic, Diagnostic] = {}
+    for d in errors or found:
+        once.setdefault(d._replace(text=_LANES.sub(r"\1", d.text), column=0), d)
+    return list(once.values())
 
 
 def _numbered(lines: Sequence[str], messages: dict[int, list[Diagnostic]]) -> Iterator[str]:
@@ -187,9 +195,29 @@ _NAMES = {
     "float16": "half",
     "complex64": "float2",
 }
+_PYTHON = (
+    (r"\*\*", "pow(x, y), or x * x"),
+    (r"\bnp\s*\.|\bnumpy\s*\.|\bmath\s*\.", "the name alone: sin(x)"),
+    (r"\band\b", "&&"),
+    (r"\bor\b", "||"),
+    (r"\bnot\b", "!"),
+    (r"\w[ \t]+if\b[^;{}]*\belse\b", "condition ? x : y"),
+    (r"\binf\b", "INFINITY"),
+    (r"\bnan\b", "NAN"),
+    (r"\bTrue\b", "true"),
+    (r"\bFalse\b", "false"),
+)
 _CPP = re.compile(r"\btemplate\s*<|\bstd::|\bnullptr\b|\bstatic_cast\s*<|\bauto\s+\w+\s*=|\bconstexpr\b|\bnamespace\b")
 _TYPE_NAME = re.compile(r"(?:unknown type name|undeclared identifier) '(\w+)'")
 _BY_MESSAGE = (
+    (
+        r"call to 'abs' is ambiguous",
+        "abs is for integers: fabs is for floating-point numbers",
+    ),
+    (
+        r"invalid operands to binary expression \('[^']*(?:float|double)\d*' and|and '[^']*(?:float|double)\d*'\)",
+        "% ^ & | << >> are for integers; for others there are fmod(x, y) and pow(x, y), and && and || for conditions",
+    ),
     (
         r"ambiguous",
         "give all arguments of the function one floating type: sqrt(2.0f), not sqrt(2)",
@@ -223,15 +251,7 @@ def hints(code: str, messages: Sequence[str], has_fp64: bool = True) -> list[str
         Whether the device has double precision.
     """
     plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
-    found: dict[str, str] = {}
-    for word, instead in _CUDA:
-        match = re.search(word, plain)
-        if match and not any(match[0] in known for known in found):
-            found[match[0]] = instead
-    result = []
-    if found:
-        words = "; ".join(f"{word}: {instead}" for word, instead in found.items())
-        result.append(f"there are words of CUDA in it. OpenCL C has for {words}")
+    result = [*_of_other_language(plain, _CUDA, "CUDA"), *_of_other_language(plain, _PYTHON, "Python")]
     if _CPP.search(plain):
         result.append("OpenCL C is a C: it has no templates, namespaces or casts of C++")
     text = "\n".join(messages)
@@ -241,3 +261,15 @@ def hints(code: str, messages: Sequence[str], has_fp64: bool = True) -> list[str
     if not has_fp64 and re.search(r"\bdouble\d*\b", plain):
         result.append("the device has no double precision: use float")
     return result
+
+
+def _of_other_language(code: str, known: Iterable[tuple[str, str]], language: str) -> Iterator[str]:
+    """Yield what OpenCL C has for the words of another language that are in a text."""
+    found: dict[str, str] = {}
+    for word, instead in known:
+        match = re.search(word, code)
+        if match and not any(match[0] in earlier for earlier in found):
+            found[match[0].strip()] = instead
+    if found:
+        words = "; ".join(f"{word}: {instead}" for word, instead in found.items())
+        yield f"there are words of {language} in it. OpenCL C has for {words}"

@@ -16,12 +16,15 @@ from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.user_kernels.function import Definition, UserFunction, digest_of_headers
 from pytensor_cl.user_kernels.limits import MAX_CALLS_KEPT
 from pytensor_cl.user_kernels.parameters import (
+    OF_VARIABLES,
     Parameter,
     bind_placeholders,
     check_array_dtype,
     convert_number,
     is_number,
+    is_variable,
     parse_parameters,
+    types_of_placeholders,
 )
 from pytensor_cl.user_kernels.programs import split_options
 from pytensor_cl.user_kernels.routine import Indexed, UserElemwise
@@ -235,14 +238,8 @@ class ElementwiseKernel:
 
     def _plain_routine(self, dtypes: Sequence[Any], context: Context) -> UserElemwise | Indexed:
         parameters = (*self.definition.inputs, *self.definition.outputs)
-        letters = list(dict.fromkeys(p.type for p in parameters if p.is_placeholder))
-        if len(dtypes) != len(letters):
-            raise TypeError(
-                f"kernel {self.name!r} has {len(letters)} placeholders ({', '.join(letters) or 'none'}), "
-                f"not {len(dtypes)}: pass a dtype for each"
-            )
-        names = [context.check_dtype(dtype).name for dtype in dtypes]
-        function = user_function(self.definition, tuple(sorted(zip(letters, names, strict=True))))
+        types = types_of_placeholders(self.name, parameters, dtypes, context)
+        function = user_function(self.definition, types)
         if self.definition.is_indexed:
             return _indexed(context, function, (1,) * len(parameters), get_ident())
         return _elemwise(context, function, (False,) * self.nin, 2, get_ident())
@@ -334,9 +331,10 @@ class ElementwiseKernel:
         definition, name = self.definition, self.name
         inputs, outputs = args[: self._nin], args[self._nin :]
         if len(inputs) != self.nin or len(outputs) not in (0, self.nout):
+            taken, results = (", ".join(map(str, p)) for p in (definition.inputs, definition.outputs))
             raise TypeError(
-                f"kernel {name!r} takes {self.nin} inputs{f', or those and {self.nout} outputs'}: "
-                f"{len(inputs) + len(outputs)} arguments were given"
+                f"kernel {name!r} takes its inputs ({taken}), and then all outputs ({results}) or none; number of "
+                f"arguments given: {len(args)}"
             )
         outputs = outputs or (None,) * self.nout
         pairs = [*zip(definition.inputs, inputs, strict=True), *zip(definition.outputs, outputs, strict=True)]
@@ -489,6 +487,8 @@ def _check_host_argument(kernel: str, parameter: Parameter, argument: Any, is_ou
         if argument is not None:
             raise TypeError(f"kernel {kernel!r}: output {parameter.name} is an array of a device, not {argument!r:.60}")
         return
+    if is_variable(argument):
+        raise TypeError(f"kernel {kernel!r}: {parameter.name} is the variable {argument}: {OF_VARIABLES}")
     if parameter.is_raw or not is_number(argument):
         kind = "an array of NumPy" if isinstance(argument, np.ndarray) else f"{type(argument).__name__}"
         raise TypeError(

@@ -51,6 +51,9 @@ _OF_ONE = frozenset(_ONE_ARGUMENT.split(" "))
 _OF_SEVERAL = frozenset(("atan2", "fma", "fmax", "fmin", "pow"))
 _PLAIN_OPERATORS = frozenset(("+", "-", "*", "/", "(", ")", ",", ";", "=", ""))
 
+_KINDS = {"double": "float64", "double2": "complex128", "float2": "complex64"}
+"""Dtypes that a function computes in because a further parameter has a type of C; others need nothing of their own."""
+
 _OF_COMPLEX = "cmul cdiv conj cabs carg cexp clog csqrt csin ccos cpow creal cimag cpolar"
 COMPLEX_FUNCTIONS = frozenset(_OF_COMPLEX.split(" "))
 """Functions of complex numbers, ``kernels/user_kernels/complex.mako``."""
@@ -166,8 +169,9 @@ class UserFunction:
     def dtypes(self) -> frozenset[str]:
         """All dtypes in which something is computed."""
         own = frozenset(map(computed, (*self.input_dtypes, *self.output_dtypes)))
-        used = self.definition.words.union(*map(words, self.definition.more))
-        return own | {"float64"} if "double" in used else own
+        declared = frozenset().union(*map(words, self.definition.more))
+        own |= {dtype for word, dtype in _KINDS.items() if word in declared}
+        return own | {"float64"} if "double" in self.definition.words else own
 
     @property
     def itemsize(self) -> int:
@@ -323,7 +327,8 @@ class UserFunction:
         """Return the C function of vectors."""
         definition, kind = self.definition, vector_type(self._element, lanes)
         new = {letter: kind for letter, _ in self.types} | {ctype(self._element): kind}
-        new |= {word: f"{word}_{kind}" for word in definition.words if (word, self._element) in VECTOR_FAMILIES}
+        functions = definition.words - {p.name for p in (*definition.inputs, *definition.outputs)}
+        new |= {word: f"{word}_{kind}" for word in functions if (word, self._element) in VECTOR_FAMILIES}
         text = self.translate(definition.operation, new)
         text = "".join(
             f"(({kind})({t.text}))" if t.kind == "number" and is_float_literal(t.text) else t.text for t in tokens(text)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -99,6 +99,21 @@ class ArrayInfo:
     def size(self) -> int:
         """Number of elements."""
         return self.layout.size
+
+    def _refuse(self, *asked: Any) -> NoReturn:
+        raise TypeError(
+            "launch= gets arrays without their data: it may use shape, ndim, size, dtype and layout. Later calls "
+            "repeat the launch, so it cannot depend on values; a number that the kernel needs is an input of its own, "
+            "with the part () in the signature"
+        )
+
+    __getitem__ = __iter__ = __array__ = __int__ = __float__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._refuse()
 
     def __repr__(self) -> str:
         return f"ArrayInfo(shape={self.shape}, dtype={self.dtype})"

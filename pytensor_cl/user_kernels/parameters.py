@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.codegen.dtypes import SUPPORTED, ctype, is_supported
+from pytensor_cl.codegen.dtypes import SUPPORTED, ctype, is_complex, is_supported
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.context import Context
 from pytensor_cl.user_kernels.c_text import KEYWORDS
 
 _PARAMETER = re.compile(r"(?:(raw)\s+)?(\w+)\s+(\w+)")
@@ -16,6 +17,9 @@ _RESERVED = {
     "i": "the number of the element",
     "n": "the number of elements",
 }
+
+_OF_C = {ctype(dtype): dtype for dtype in SUPPORTED if dtype not in ("bool", "float16") and not is_complex(dtype)}
+"""Dtypes of arrays by the names of their types in OpenCL C."""
 
 Number = bool | int | float | complex | np.generic
 
@@ -86,21 +90,15 @@ def _check_name(name: str, what: str) -> None:
         raise ValueError(f"{what}: {name!r} is no name")
 
 
-_DTYPE_NAMES = {
-    "float": "float32, as float is in OpenCL C, or float64, as in Python",
-    "int": "int32, as int is in OpenCL C, or int64, as in Python",
-    "uint": "uint32, as uint is in OpenCL C, or uint64, as in NumPy",
-}
-"""Words that have another size in OpenCL C than in Python or NumPy."""
-
-
 def _check_type(kind: str, what: str) -> None:
+    if kind in _OF_C:
+        raise ValueError(f"{what}: types have the names of NumPy's dtypes: write {_OF_C[kind]} for {kind} of OpenCL C")
     try:
         dtype = np.dtype(kind)
     except TypeError:
         raise ValueError(f"{what}: {kind!r} is no NumPy dtype; parameters have: {', '.join(SUPPORTED)}") from None
     if dtype.name != kind:
-        raise ValueError(f"{what}: {kind!r} is no name of a dtype here: write {_DTYPE_NAMES.get(kind, dtype.name)}")
+        raise ValueError(f"{what}: {kind!r} is not the full name of a dtype: write {dtype.name}")
     if not is_supported(dtype):
         raise ValueError(f"{what}: device arrays cannot hold {kind}; they can: {', '.join(SUPPORTED)}")
 
@@ -127,12 +125,37 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Number) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
+def is_variable(value: Any) -> bool:
+    """Return whether a value is a variable of a PyTensor graph; PyTensor is not imported for that."""
+    return hasattr(value, "owner") and hasattr(value, "eval")
+
+
+OF_VARIABLES = "kernels are called with arrays; for variables of a graph make an Op, pytensor_cl.as_op(kernel)"
+"""What the error of a kernel says that was called with a variable."""
+
+
 def number_dtype(value: Any, has_fp64: bool) -> str:
     """Return the dtype that a number gives to a placeholder; without double precision floats of Python are float32."""
     if isinstance(value, np.generic | np.ndarray):
         return value.dtype.name
     dtype = np.asarray(value).dtype.name
     return dtype if has_fp64 else {"float64": "float32", "complex128": "complex64"}.get(dtype, dtype)
+
+
+def types_of_placeholders(
+    kernel: str, parameters: Sequence[Parameter], dtypes: Sequence[Any], context: Context
+) -> tuple[tuple[str, str], ...]:
+    """Return the placeholders with the dtypes that a user gives them, in the order in which they come.
+
+    Raises `TypeError`: there are more or fewer dtypes.
+    """
+    letters = list(dict.fromkeys(p.type for p in parameters if p.is_placeholder))
+    if len(dtypes) != len(letters):
+        raise TypeError(
+            f"kernel {kernel!r} has {len(letters)} placeholders ({', '.join(letters) or 'none'}), not {len(dtypes)}: "
+            "pass a dtype for each"
+        )
+    return tuple(sorted((letter, context.check_dtype(t).name) for letter, t in zip(letters, dtypes, strict=True)))
 
 
 def bind_placeholders(

@@ -184,15 +184,16 @@ class RawKernel:
 
     # The launch
 
-    def __call__(self, grid: Size, block: Size | None, args: Sequence[Any], *, shared_mem: int = 0) -> None:
+    def __call__(self, grid: Size, block: Size | None, args: Sequence[Any], *others: Any, shared_mem: int = 0) -> None:
         if shared_mem:
             raise TypeError(
                 "OpenCL has local memory as an argument of its own: declare a parameter __local float *t, and pass "
                 f"pytensor_cl.LocalMemory({shared_mem}) in its place"
             )
-        if not isinstance(args, tuple | list):
+        if others or not isinstance(args, tuple | list):
             raise TypeError(
-                f"args is a tuple with all arguments of the kernel, such as (x, n), not {type(args).__name__}"
+                "a raw kernel is called with three arguments, kernel(grid, block, args): args is a tuple with all "
+                f"arguments of the kernel, such as (x, n), not {type(args).__name__}"
             )
         for value in args:
             if type(value) is GpuArray:

@@ -22,6 +22,7 @@ from pytensor_cl.user_kernels.parameters import (
     check_array_dtype,
     convert_number,
     parse_parameters,
+    types_of_placeholders,
 )
 from pytensor_cl.user_kernels.programs import split_options
 from pytensor_cl.user_kernels.reduction_function import ReductionDefinition, ReductionFunctions, reduction_functions
@@ -224,14 +225,8 @@ class ReductionKernel:
 
     def _matrix_routine(self, dtypes: Sequence[Any], context: Context) -> Any:
         parameters = (*self.definition.inputs, *self.definition.outputs)
-        letters = list(dict.fromkeys(p.type for p in parameters if p.is_placeholder))
-        if len(dtypes) != len(letters):
-            raise TypeError(
-                f"kernel {self.name!r} has {len(letters)} placeholders ({', '.join(letters) or 'none'}), "
-                f"not {len(dtypes)}: pass a dtype for each"
-            )
-        names = [context.check_dtype(dtype).name for dtype in dtypes]
-        functions = reduction_functions(self.definition, tuple(sorted(zip(letters, names, strict=True))))
+        types = types_of_placeholders(self.name, parameters, dtypes, context)
+        functions = reduction_functions(self.definition, types)
         if functions.is_row_function:
             return _rowwise(context, functions, ((False, False),) * self.nin, 2, (1,), get_ident())
         return _user_reduction(context, functions, (2,) * self.nin, 2, (1,), get_ident())
@@ -306,7 +301,8 @@ class ReductionKernel:
         if len(args) == self._nin + 1 and out is None:
             return args[:-1], args[-1]
         if len(args) != self._nin:
-            raise TypeError(f"kernel {self.name!r} takes {self._nin} inputs: {len(args)} were given")
+            taken = ", ".join(map(str, self.definition.inputs))
+            raise TypeError(f"kernel {self.name!r} takes its inputs ({taken}); number of arguments given: {len(args)}")
         return args, out
 
     def _run(self, call: _Call, target: GpuArray, values: list[Any], initial: Any) -> None:

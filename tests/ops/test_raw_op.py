@@ -165,6 +165,18 @@ def test_other_modes(context, rng):
         np.testing.assert_array_equal(got, expected)
 
 
+def test_launches_do_not_depend_on_values(context):
+    code = "__kernel void f(__global const float *x, __global float *z, int n) { z[0] = n; }"
+    x = pt.fvector("x")
+    for argument in (lambda x: int(x[0]), lambda x: x.sum(), lambda x: 2 * x, np.asarray, int):
+        op = as_op(RawKernel(code, "f"), signature="(n)->(n)", launch=lambda x, z, f=argument: (1, None, (x, z, f(x))))
+        f = pytensor.function([x], op(x), mode="OPENCL")
+        with pytest.raises(TypeError, match="launch= gets arrays without their data.*an input of its own"):
+            f(np.ones(3, "float32"))
+    with pytest.raises(TypeError, match=r"called with three arguments, kernel\(grid, block, args\)"):
+        RawKernel(code, "f")(1, None, *map(context.from_host, np.ones((2, 3), "float32")), 3)
+
+
 def test_mistakes(context):
     code = "__kernel void f(__global float *x, __global float *z, int n, __global const float *w) { z[0] = x[0]; }"
     kernel = RawKernel(code, "f")
@@ -191,7 +203,11 @@ def test_mistakes(context):
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": ["y"]}, TypeError, "neither an input"),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": "w"}, TypeError, "outputs= is a list"),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": ["w", "w"]}, ValueError, "has 2 entries"),
-        ({"signature": "(n)->(n)", "launch": lambda w, z: (), "grad": kernel}, TypeError, "make an Op of it"),
+        (
+            {"signature": "(n)->(n)", "launch": lambda w, z: (), "grad": kernel},
+            TypeError,
+            "make an Op of the kernel of grad=",
+        ),
     ):
         with pytest.raises(error, match=message):
             as_op(kernel, **options)

@@ -231,6 +231,7 @@ def test_profile_names_it(context, rng):
     ("error", "message", "arguments"),
     [
         (TypeError, "as_op makes Ops of kernels", {"kernel": "z = x"}),
+        (TypeError, "pytensor.wrap_py makes Ops of Python functions", {"kernel": lambda x: x}),
         (TypeError, "infer_shape= is for raw kernels", {"infer_shape": lambda *a: a}),
         (TypeError, "perform= is a function of NumPy arrays", {"perform": 3}),
         (TypeError, "grad= is a function, a kernel, or a dict", {"grad": 3}),
@@ -258,6 +259,19 @@ def test_wrong_results_of_functions(context):
     x, y = pt.fvector("x"), pt.fvector("y")
     with pytest.raises(ValueError, match="grad= returned 1 gradients for 2 inputs"):
         pt.grad(as_op(PRODUCT, grad=lambda x, y, z, gz: [gz])(x, y).sum(), x)
+    for made, error, message in (
+        (lambda x, z, gz: None, TypeError, r"grad= returned None: is there a return in it\?"),
+        (lambda x, z, gz: [gz.sum()], ValueError, "returned for the input x has 0 dimensions, not the 1 of the input"),
+        (lambda x, z, gz: [pt.outer(x, gz)], ValueError, "has 2 dimensions, not the 1"),
+        (lambda x, z, gz: [pt.zeros(3)], ValueError, r"has shape \(3,\), not that of the input, \(4,\)"),
+        (lambda x, z, gz: [x > 0], TypeError, r"has dtype bool: cast it to float32"),
+        (lambda x, z, gz: ["gz"], TypeError, "is 'gz', which is no expression of PyTensor"),
+    ):
+        static = pt.tensor("static", dtype="float32", shape=(4,))
+        with pytest.raises(error, match=message):
+            pt.grad(as_op(TWICE, grad=made)(static).sum(), static)
+    two = pt.grad(as_op(TWICE, grad=lambda x, z, gz: [2])(x).sum(), x)  # a number is repeated
+    assert two.eval({x: np.zeros(3, "float32")}, mode="OPENCL").tolist() == [2, 2, 2]
     for function, error, message in (
         (lambda x, y: (x, y), ValueError, "perform= returned 2 arrays, not 1"),
         (lambda x, y: (x * y).astype("float64"), TypeError, "perform= returned float64, not float32"),

@@ -226,7 +226,9 @@ def test_identity_and_pickling(context):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("float x", "T z", "z = x"), "'float' is no name of a dtype here: write float32"),
+        (("float x", "T z", "z = x"), "write float32 for float of OpenCL C"),
+        (("T x", "long z", "z = x"), "out_params: .*write int64 for long of OpenCL C"),
+        (("T x", "f4 z", "z = x"), "'f4' is not the full name of a dtype: write float32"),
         (("float32x", "T z", "z = 1"), "is no parameter: write a dtype and a name"),
         (("float31 x", "T z", "z = x"), "'float31' is no NumPy dtype"),
         (("T double", "T z", "z = 1"), "'double' is a word of OpenCL C: choose another name"),
@@ -269,7 +271,11 @@ def test_wrong_arguments(context):
     raw = ElementwiseKernel("raw T x", "T z", "z = x[i]", "raw")
     wide = f[:1].with_layout(f[:1].layout.broadcast_to((2, 3)))
     for error, message, call in (
-        (TypeError, "takes 2 inputs, or those and 1 outputs: 1 arguments", lambda: PRODUCT(f)),
+        (
+            TypeError,
+            r"inputs \(T x, T y\), and then all outputs \(T z\) or none; number .* given: 1",
+            lambda: PRODUCT(f),
+        ),
         (TypeError, "x is float32 and y is int32, but both are declared T", lambda: PRODUCT(f, k)),
         (TypeError, "x is an array of NumPy, not an array of a device", lambda: TWICE(np.ones(3, "float32"))),
         (TypeError, "x is list, not an array of a device", lambda: TWICE([1, 2])),

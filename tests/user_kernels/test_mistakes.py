@@ -1,10 +1,11 @@
 """Mistakes in raw kernels and in their calls: each has a message that names it and says what to do."""
 
 import numpy as np
+import pytensor.tensor as pt
 import pytest
 
 import pytensor_cl
-from pytensor_cl import LocalMemory, RawKernel, RawModule
+from pytensor_cl import ElementwiseKernel, LocalMemory, RawKernel, RawModule, ReductionKernel
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.user_kernels.build_errors import SourcePart, build_error, diagnostics, hints
@@ -84,6 +85,54 @@ def test_build_errors_show_the_line(context):
         assert caught.value.source.startswith('#line 1 "code"\n' + code.rstrip()), case
         assert message.count("\n") < 25, (case, message)  # nothing of other kernels, and not the whole log
         assert caught.value.log and message.endswith("the driver's messages are `.log`."), case
+
+
+# The operation of an elementwise kernel, and what the message has.
+OPERATIONS = {
+    "z = x ^ 2": ["% ^ & | << >> are for integers", "pow(x, y)"],
+    "z = abs(x)": ["error: call to ", "abs", "fabs is for floating-point numbers"],
+    "x = 2; z = x**2": ["cannot assign to variable 'x'", "words of Python in it. OpenCL C has for **: pow(x, y)"],
+    "T d = x\nz = d": [">   1 | T d = x\n", "^ error: expected ';' at end of declaration\n    2 | z = d\nThe"],
+}
+PYTHON = {
+    "z = np.sin(x)": "np.: the name alone: sin(x)",
+    "z = x > 0 and not x > 1 ? x : 0": "and: &&; not: !",
+    "z = x if x > 0 else 0": "x if x > 0 else: condition ? x : y",
+    "z = -inf": "inf: INFINITY",
+    "if (x > 0) z = 1; else z = 0;": "",
+    "z = x; // inf and nan": "",
+}
+
+
+def test_hints_for_words_of_python():
+    for operation, expected in PYTHON.items():
+        wanted = [f"there are words of Python in it. OpenCL C has for {expected}"] if expected else []
+        assert hints(operation, []) == wanted, operation
+
+
+def test_operations_that_are_no_opencl_c(context):
+    x = context.from_host(np.zeros(8, "float32"))
+    for operation, expected in OPERATIONS.items():
+        with pytest.raises(CompilationError) as caught:
+            ElementwiseKernel("T x", "T z", operation, "slip")(x)
+        message = str(caught.value)
+        assert message.startswith("kernel 'slip' with T = float32 could not be built, in its operation:\n"), message
+        for text in expected:
+            assert text in message, (operation, text, message)
+        assert message.count(" error: ") <= 2, message  # once, though it is compiled for numbers and for vectors
+
+
+def test_kernels_that_are_called_with_variables():
+    x = pt.fvector("x")
+    reduction = ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0")
+    raw = RawKernel("__kernel void f(__global float *x) { }", "f")
+    for call in (
+        lambda: ElementwiseKernel("T x", "T z", "z = x")(x),
+        lambda: reduction(x),
+        lambda: raw(4, None, (x,)),
+    ):
+        with pytest.raises(TypeError, match=r"is the variable x: .* make an Op, pytensor_cl.as_op\(kernel\)"):
+            call()
 
 
 def test_build_errors_in_a_header_show_its_line(context, tmp_path):

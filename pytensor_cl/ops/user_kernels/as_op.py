@@ -99,7 +99,8 @@ def as_op(
     make = next((made for kind, made in _OPS if isinstance(kernel, kind)), None)
     if make is None:
         kinds = ", ".join(kind.__name__ for kind, _ in _OPS)
-        raise TypeError(f"as_op makes Ops of kernels, {kinds} or RawKernel, not of {type(kernel).__name__}")
+        advice = ": pytensor.wrap_py makes Ops of Python functions" if callable(kernel) else ""
+        raise TypeError(f"as_op makes Ops of kernels, {kinds} or RawKernel, not of {type(kernel).__name__}{advice}")
     chosen = kernel.name if name is None else name
     _check_functions(chosen, infer_shape=infer_shape, launch=launch, signature=signature)
     if perform is not None and not callable(perform):

@@ -15,7 +15,6 @@ from pytensor_cl.codegen.dtypes import needs_fp64
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.registry import NoKernel, register_lift
-from pytensor_cl.ops.user_kernels.gradients import fitted
 from pytensor_cl.ops.user_kernels.op import KernelOp
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
@@ -67,10 +66,9 @@ class ElementwiseOp(KernelOp):
         """Return the Op of a kernel that computes gradients."""
         return ElementwiseOp(kernel, kernel.name)
 
-    def fit(self, gradient: Any, number: int, variable: Variable, outputs: Sequence[Variable]) -> Variable:
-        """Return the gradient of an input, summed where the input was broadcast; raw inputs are not."""
-        is_raw = self.kernel.definition.inputs[number].is_raw
-        return fitted(gradient, variable, variable if is_raw else outputs[0])
+    def gradient_shapes(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Variable]:
+        """Return the output for each input, but raw inputs themselves: those are not broadcast."""
+        return [v if p.is_raw else outputs[0] for v, p in self.pairs(inputs)]
 
 
 def fusable(node: Apply) -> Elemwise | None:

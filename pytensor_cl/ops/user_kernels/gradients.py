@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pytensor.configdefaults import config
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor import as_tensor_variable, cast, second
 from pytensor.tensor.type import discrete_dtypes
 
@@ -76,10 +76,12 @@ def gradients(op: str, gradient: Any, names: Names, known: Known, as_op: Callabl
     if isinstance(gradient, Mapping):
         return [_of_input(op, gradient.get(name), name, names, known, as_op) for name in names.inputs]
     if not hasattr(gradient, "definition"):
-        found = gradient(*(known[name] for name in names.all))
-        results = list(found) if isinstance(found, list | tuple) else [found]
+        results = _called(op, gradient, names, known)
         if len(results) != len(names.inputs):
-            raise ValueError(f"op {op}: grad= returned {len(results)} gradients for {len(names.inputs)} inputs")
+            raise ValueError(
+                f"op {op}: grad= returned {len(results)} gradients for {len(names.inputs)} inputs "
+                f"({', '.join(names.inputs)}): return a list with one for each, None where none flows"
+            )
         return results
     made = _by_kernel(gradient, known, as_op)
     return [made.get(f"g{name}") for name in names.inputs]
@@ -92,12 +94,21 @@ def _of_input(
         return None
     if hasattr(gradient, "definition"):
         return _by_kernel(gradient, known, as_op).get(f"g{name}")
-    found = gradient(*(known[n] for n in names.all))
-    if isinstance(found, list | tuple):
-        if len(found) != 1:
-            raise ValueError(f"op {op}: grad= returned {len(found)} gradients for the input {name}")
-        return found[0]
-    return found
+    found = _called(op, gradient, names, known)
+    if len(found) != 1:
+        raise ValueError(f"op {op}: grad= returned {len(found)} gradients for the input {name}")
+    return found[0]
+
+
+def _called(op: str, function: Callable[..., Any], names: Names, known: Known) -> list[Any]:
+    """Return what a function of the user's returns, as a list."""
+    found = function(*(known[name] for name in names.all))
+    if found is None:
+        raise TypeError(
+            f"op {op}: grad= returned None: is there a return in it? It returns a list with an expression for each "
+            f"input ({', '.join(names.inputs)}), [None] where none flows"
+        )
+    return list(found) if isinstance(found, list | tuple) else [found]
 
 
 def _by_kernel(kernel: Any, known: Known, as_op: Callable[[Any], Any]) -> Known:
@@ -119,14 +130,35 @@ def zeros_like(variable: Any) -> Variable:
     return variable.zeros_like(dtype=config.floatX if variable.type.dtype in discrete_dtypes else variable.type.dtype)
 
 
-def fitted(gradient: Any, variable: Any, output: Variable) -> Variable:
-    """Return a gradient in the dtype and shape of an input, which may have been broadcast to the output's."""
+def fitted(where: str, gradient: Any, variable: Any, output: Any) -> Variable:
+    """Return a gradient in the dtype and shape of an input, which may have been broadcast to the output's.
+
+    `where`: the Op and the input, for messages.
+
+    Raises `TypeError`: the gradient is no expression, or has integers. Raises `ValueError`: its shape is another one.
+    """
     if gradient is None or variable.type.dtype in discrete_dtypes:
         return zeros_like(variable)
-    result: Any = as_tensor_variable(gradient)
-    if result.type.ndim != variable.type.ndim:
-        result = second(output, result)
+    try:
+        result: Any = as_tensor_variable(gradient)
+    except (TypeError, NotImplementedError):
+        raise TypeError(f"{where} is {gradient!r:.60}, which is no expression of PyTensor") from None
+    if isinstance(result, Constant) and not result.type.ndim:
+        result = second(output, cast(result, variable.type.dtype))
+    if result.type.dtype in discrete_dtypes:
+        raise TypeError(f"{where} has dtype {result.type.dtype}: cast it to {variable.type.dtype}, pt.cast(...)")
+    _check_shape(where, result, variable, output)
     pairs = zip(variable.type.shape, result.type.shape, strict=True)
     axes = [axis for axis, (own, other) in enumerate(pairs) if own == 1 != other]
     result = result.sum(axis=axes, keepdims=True) if axes else result
     return cast(result, variable.type.dtype) if result.type.dtype != variable.type.dtype else result
+
+
+def _check_shape(where: str, gradient: Any, variable: Any, output: Any) -> None:
+    """Raise a `ValueError` if a gradient has neither the shape of an input nor that to which it was broadcast."""
+    ndim = variable.type.ndim
+    if gradient.type.ndim != ndim:
+        raise ValueError(f"{where} has {gradient.type.ndim} dimensions, not the {ndim} of the input")
+    lengths = zip(gradient.type.shape, variable.type.shape, output.type.shape, strict=True)
+    if any(n is not None and n != 1 and None not in (own, full) and n not in (own, full) for n, own, full in lengths):
+        raise ValueError(f"{where} has shape {gradient.type.shape}, not that of the input, {variable.type.shape}")

@@ -164,14 +164,20 @@ class KernelOp(Op):
         """
         if self.gradient is None:
             raise NotImplementedError(f"op {self.name} has no gradient: pass grad= to as_op")
-        values = (*inputs, *outputs, *cotangents_of(outputs, cotangents))
-        known = dict(zip(self.names.all, values, strict=True))
+        results = self.as_gradient_sees(inputs, (*outputs, *cotangents_of(outputs, cotangents)))
+        known = dict(zip(self.names.all, (*inputs, *results), strict=True))
         found = gradients(self.name, self.gradient, self.names, known, self.gradient_op)
-        return [self.fit(g, k, v, outputs) for k, (g, v) in enumerate(zip(found, inputs, strict=True))]
+        shaped = self.gradient_shapes(inputs, outputs)
+        places = (f"op {self.name}: the gradient that grad= returned for the input {n}" for n in self.names.inputs)
+        return [fitted(*one) for one in zip(places, found, inputs, shaped, strict=True)]
 
-    def fit(self, gradient: Any, number: int, variable: Variable, outputs: Sequence[Variable]) -> Variable:
-        """Return the gradient of an input, summed where the input was broadcast."""
-        return fitted(gradient, variable, outputs[0])
+    def as_gradient_sees(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Variable]:
+        """Return outputs and cotangents as the user's gradient gets them."""
+        return results
+
+    def gradient_shapes(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Variable]:
+        """Return for each input a variable of the shape to which it was broadcast, and which its gradient may have."""
+        return [outputs[0]] * len(inputs)
 
     # Other modes
 

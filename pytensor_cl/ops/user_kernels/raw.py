@@ -16,7 +16,7 @@ from pytensor_cl.codegen.dtypes import SUPPORTED, is_supported
 from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.registry import register_lift
 from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
-from pytensor_cl.ops.user_kernels.gradients import Names, check_gradient, fitted
+from pytensor_cl.ops.user_kernels.gradients import Names, check_gradient
 from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.routines.base.routine import ValueArgument
 from pytensor_cl.runtime.context import Context
@@ -248,9 +248,9 @@ class RawOp(KernelOp):
         """Return the Op of an elementwise kernel that computes gradients."""
         return ElementwiseOp(kernel, kernel.name)
 
-    def fit(self, gradient: Any, number: int, variable: Variable, outputs: Sequence[Variable]) -> Variable:
-        """Return the gradient of an input, which has the input's shape."""
-        return fitted(gradient, variable, variable)
+    def gradient_shapes(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Variable]:
+        """Return the inputs: nothing is broadcast."""
+        return list(inputs)
 
 
 def _operands(
@@ -319,8 +319,8 @@ def raw_op(
     gradients = list(gradient.values()) if isinstance(gradient, Mapping) else [gradient]
     if any(isinstance(one, RawKernel) for one in gradients):
         raise TypeError(
-            f"op {name}: a raw kernel as grad= says not which array is which: make an Op of it, grad=lambda x, z, gz: "
-            "[gradient_op(x, gz)]"
+            f"op {name}: the parameters of a raw kernel are not matched by name: make an Op of the kernel of grad=, "
+            "grad=lambda x, z, gz: [gradient_op(x, gz)]"
         )
     if isinstance(outputs, str) or (outputs is not None and not isinstance(outputs, Sequence)):
         raise TypeError(f"op {name}: outputs= is a list, with an input's name or a dtype for each output: ['x']")

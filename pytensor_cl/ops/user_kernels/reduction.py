@@ -20,7 +20,6 @@ from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine, as_host_variable
 from pytensor_cl.ops.elemwise import is_by_value
 from pytensor_cl.ops.registry import NoKernel, register_lift
 from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp
-from pytensor_cl.ops.user_kernels.gradients import cotangents_of, fitted, gradients
 from pytensor_cl.ops.user_kernels.op import Gradient, KernelOp
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
@@ -132,21 +131,15 @@ class ReductionOp(KernelOp):
         self.kernel(*arrays, axis=self.axes, out=output)
         return [output.to_host()]
 
-    def pullback(
-        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
-    ) -> list[Variable]:
-        """Return the gradients that the user gave: the output and its cotangent have the reduced axes, of length 1.
-
-        Raises `NotImplementedError`: the user gave none.
-        """
-        if self.gradient is None:
-            raise NotImplementedError(f"op {self.name} has no gradient: pass grad= to as_op")
+    def as_gradient_sees(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Variable]:
+        """Return outputs and cotangents with the reduced axes, of length 1."""
         axes = self._axes_of(self.ndim_of(inputs))
-        kept = [expand_dims(v, axes) if axes else v for v in (*outputs, *cotangents_of(outputs, cotangents))]
-        known = dict(zip(self.names.all, (*inputs, *kept), strict=True))
-        found = gradients(self.name, self.gradient, self.names, known, self.gradient_op)
+        return [expand_dims(v, axes) if axes else v for v in results]
+
+    def gradient_shapes(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Variable]:
+        """Return a variable of the shape that is reduced, for each input that is not raw."""
         full = _largest([v for v, p in self.pairs(inputs) if not p.is_raw])
-        return [fitted(g, v, v if p.is_raw else full) for g, (v, p) in zip(found, self.pairs(inputs), strict=True)]
+        return [v if p.is_raw else full for v, p in self.pairs(inputs)]
 
     def gradient_op(self, kernel: Any) -> Op:
         """Return the Op of an elementwise kernel that computes gradients."""
