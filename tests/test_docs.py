@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+from inspect import ismodule
 from pathlib import Path
 
 import pytensor
@@ -122,10 +123,11 @@ def test_every_public_name_is_in_the_reference(package):
     module = pytest.importorskip(package, exc_type=ImportError)  # PyMC may be missing
     text = "\n".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     described, takes_all = _described(text, package)
-    names = {name for name in module.__all__ if name != "__version__"}
+    names = {name for name in module.__all__ if name != "__version__" and not ismodule(getattr(module, name))}
     assert all(hasattr(module, name) for name in described)
     assert len(names) > 2
-    assert takes_all or names - described == set()
+    of_the_package, _ = _described(text, "pytensor_cl")  # such as GpuArray, which is in the namespace of arrays too
+    assert takes_all or names - described - of_the_package == set()
 
 
 def _heading_ids(text):
