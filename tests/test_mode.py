@@ -89,8 +89,8 @@ def test_memory_is_reported_and_given_back(context, on_device):
     assert after.array_bytes <= before.array_bytes - value.nbytes and after.idle_bytes >= value.nbytes
     pytensor_cl.free_memory(context.name)
     freed = pytensor_cl.memory_info(context.name)
-    # An array of a number may have ended meanwhile.
-    assert freed.graph_bytes == 0 and freed.idle_bytes < 1024
+    # Arrays of other tests may end meanwhile.
+    assert freed.graph_bytes == 0 and freed.idle_bytes <= after.idle_bytes - value.nbytes
     assert_close(np.asarray(f(value)), np.full((600, 600), np.exp(-0.06), "float32"))
     with pytest.raises(pytensor_cl.errors.ContextNotDefined):
         pytensor_cl.memory_info("nowhere")

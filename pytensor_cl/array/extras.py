@@ -75,12 +75,27 @@ def _pair(x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
 
 
 def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether all elements are close (`isclose`); waits for the device."""
+    """Return whether all elements are close (`isclose`); waits for the device.
+
+    One of them may be an array of the host, which is uploaded.
+    """
+    x1, x2 = _uploaded(x1, x2)
     return bool(reductions.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)))
 
 
-def array_equal(x1: GpuArray, x2: GpuArray, /, *, equal_nan: bool = False) -> bool:
-    """Return whether two arrays have the same shape and equal elements; waits for the device."""
+def _uploaded(x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
+    """Return two arrays on the device, of which one may be the host's: the result of a comparison goes there too."""
+    context = (x1 if isinstance(x1, GpuArray) else x2).context
+    first, second = (x if isinstance(x, GpuArray) else asarray(x, device=context.name) for x in (x1, x2))
+    return first, second
+
+
+def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> bool:
+    """Return whether two arrays have the same shape and equal elements; waits for the device.
+
+    One of them may be an array of the host, which is uploaded.
+    """
+    x1, x2 = _uploaded(x1, x2)
     if x1.shape != x2.shape:
         return False
     same = elementwise.equal(x1, x2)

@@ -118,7 +118,7 @@ def test_indices_out_of_range(array):
 def test_numpy_protocol(array, value):
     np.testing.assert_array_equal(np.asarray(array), value)
     assert np.asarray(array, "float64").dtype == "float64"
-    np.testing.assert_allclose(np.mean(array), value.mean(), rtol=1e-5)
+    np.testing.assert_allclose(np.mean(array), value.mean(), rtol=1e-5, atol=1e-6)
 
 
 def test_conversion_of_one_element(context):

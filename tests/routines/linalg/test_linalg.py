@@ -317,7 +317,9 @@ def test_tridiagonal_systems(context, rng, schedule, dtype, transposed):
         solve = TridiagonalSolve(context, dtype, transposed=transposed, schedule=schedule)
         (x,) = solve(*parts, context.from_host(b))
         matrix = np.swapaxes(dense, -1, -2) if transposed else dense
-        np.testing.assert_allclose(matrix @ np.asarray(x), b, rtol=0, atol=np.abs(x).max(initial=1) * TOLERANCE[dtype])
+        np.testing.assert_allclose(
+            matrix @ np.asarray(x), b, rtol=0, atol=np.abs(np.asarray(x)).max(initial=1) * TOLERANCE[dtype]
+        )
     with pytest.raises(ValueError, match="lengths"):
         factor(*(context.from_host(np.ones(3, dtype)) for _ in range(3)))
 
