@@ -2,7 +2,7 @@
 # The examples in short form, on both drivers, compared with the default backend.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# NUMBA compiles a network for up to two minutes: the comparison is made on one driver.
+# NUMBA compiles a network for up to two minutes: the comparison is made for one network, on one driver.
 compare=(--compare NUMBA)
 for driver in pocl intel; do
     export PYTENSOR_FLAGS=device=opencl:$driver,floatX=float32
@@ -11,8 +11,8 @@ for driver in pocl intel; do
     python examples/mlp_digits.py --epochs 2 --compare NUMBA --out "$work"
     for network in cnn_digits resnet8_digits vae_digits lstm_text transformer_text; do
         python "examples/$network.py" --epochs 1 "${compare[@]}" --out "$work"
+        compare=()
     done
-    compare=()
     python examples/own_kernels.py
 
     export PYTENSOR_FLAGS=device=opencl:$driver
