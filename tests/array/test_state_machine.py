@@ -179,7 +179,8 @@ class Arrays(RuleBasedStateMachine):
             "T": lambda x, m: x.T,
             "reshape": lambda x, m: m.reshape(x, (-1,) if x.size else (0,)),
             "broadcast": lambda x, m: m.broadcast_to(x, (2, *x.shape)),
-            "ravel": lambda x, m: m.ravel(x),
+            # NumPy's ravel copies what is backwards, of which its reshape makes a view, as ravel does here.
+            "ravel": lambda x, m: m.ravel(x) if m is xp else x.reshape(-1 if x.size else 0),
             "flip": lambda x, m: m.flip(x) if x.ndim else x,  # NumPy returns a number
         }[kind]
         host, device = call(pair.host, np), call(pair.device, xp)
@@ -434,8 +435,8 @@ class Arrays(RuleBasedStateMachine):
     def threads(self, which, other):
         """Two threads compute from the same arrays, and each writes an array of its own."""
         pair, source = self.pick(which), self.pick(other)
-        if pair.host.dtype.kind == "b" or source.host.dtype.kind == "b":
-            return
+        if pair.host.dtype.kind == "b" or source.host.dtype.kind == "b" or not pair.host.ndim:
+            return  # NumPy's results of 0-d arrays are numbers, which cannot be assigned to
 
         def work(x, y):
             z = x + 1
