@@ -18,7 +18,6 @@ __all__ = [
     "RangeLengthError",
     "TemplateError",
     "UnsupportedDtype",
-    "UnsupportedIndex",
     "UnusableDevice",
 ]
 
@@ -155,13 +154,6 @@ class RangeLengthError(OpenCLError, OverflowError, ZeroDivisionError, ValueError
 
 class UnsupportedDtype(OpenCLError, TypeError):
     """The dtype cannot be stored or computed on this device."""
-
-
-class UnsupportedIndex(OpenCLError, IndexError, TypeError):
-    """A `GpuArray` has no such index: it has integers, slices, None and ``...``, which make views.
-
-    NumPy raises an IndexError for what it cannot index by, JAX a TypeError.
-    """
 
 
 class OutOfDeviceMemory(OpenCLError, MemoryError):

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.array.dispatch import check_writable, common_context
-from pytensor_cl.array.launches import copied, share_memory, thread_cache, unaliased
+from pytensor_cl.array.launches import copied, thread_cache, unaliased
 from pytensor_cl.errors import UnsupportedDtype
 from pytensor_cl.routines.base.blas import BlasRoutine
 from pytensor_cl.routines.base.routine import layout_of
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.routines.gemv.routine import Dot, Gemv, Ger
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, share_memory
 
 __all__ = ["dot", "gemm", "gemmBatch_3d", "gemv", "ger"]
 

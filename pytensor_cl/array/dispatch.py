@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytensor
 from pytensor import scalar as ps
 
 from pytensor_cl.array.dtypes import narrowed
@@ -47,17 +48,24 @@ def _of_where(kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
     return np.result_type(examples[0]), common, common, common
 
 
+def _of_clip(kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
+    """Return the dtypes of ``clip``: those of the array and both limits promote."""
+    common = np.result_type(*(kind if isinstance(kind, np.dtype) else kind(0) for kind in kinds))
+    return common, common, common, common
+
+
 class Variant(NamedTuple):
     """An operation for fixed classes of operands, on a context.
 
     `dtype`: dtype of the result; `types`: for each operand that is a number, the NumPy type it is converted to; None
-    for arrays.
+    for arrays; `floatx`: the flag floatX if it determines the dtypes, else empty.
     """
 
     launcher: Launcher
     dtype: np.dtype
     types: tuple[Any, ...]
     has_numbers: bool
+    floatx: str
 
 
 class NotAnOperand(TypeError):
@@ -127,7 +135,10 @@ def _variant(operation: Operation, kinds: tuple[Any, ...], context: Context) -> 
         raise TypeError(f"{operation.name} of {', '.join(map(str, read))}: {error}") from None
     by_value = tuple(not isinstance(kind, np.dtype) for kind in kinds)
     types = tuple(dtype.type if value else None for dtype, value in zip(read, by_value, strict=True))
-    return Variant(Launcher(context, function, by_value), result, types, any(by_value))
+    is_of_floats = any(isinstance(kind, np.dtype) and kind.kind in "fc" for kind in kinds)
+    follows_flag = not is_of_floats and any(dtype.kind in "fc" for dtype in (*loop, result))
+    floatx = pytensor.config.floatX if follows_flag else ""
+    return Variant(Launcher(context, function, by_value), result, types, any(by_value), floatx)
 
 
 def _without_fp64(operation: Operation, read: Sequence[np.dtype], loop: Sequence[np.dtype]) -> ScalarOp:
@@ -145,7 +156,7 @@ def variant_of(operation: Operation, kinds: tuple[Any, ...], context: Context) -
     cache = thread_cache()
     key = (context, operation.name, kinds)
     variant = cache.get(key)
-    if variant is None:
+    if variant is None or (variant.floatx and variant.floatx != pytensor.config.floatX):
         variant = cache[key] = _variant(operation, kinds, context)
     return variant
 
@@ -399,6 +410,9 @@ OPERATIONS: dict[str, Operation] = (
             ("trunc", np.trunc, NAMED["trunc"]),
         )
     }
-    | {"where": Operation("where", _of_where, ps.switch)}
+    | {
+        "clip": Operation("clip", _of_clip, NAMED["clip"]),
+        "where": Operation("where", _of_where, ps.switch),
+    }
 )
 """The functions of one or two operands that have a name of the array API standard, or one of NumPy's besides."""

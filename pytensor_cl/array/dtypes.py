@@ -28,7 +28,7 @@ complex64 = np.dtype("complex64")
 complex128 = np.dtype("complex128")
 
 _PYTHON = {int: int64, float: float64, complex: complex128}
-_KINDS = {
+KINDS = {
     "bool": "b",
     "signed integer": "i",
     "unsigned integer": "u",
@@ -37,6 +37,7 @@ _KINDS = {
     "complex floating": "c",
     "numeric": "iufc",
 }
+"""Kinds of dtypes in the array API standard, and their letters in NumPy."""
 
 
 def default_float(context: Context) -> np.dtype:
@@ -151,8 +152,8 @@ def isdtype(dtype: DTypeLike, kind: Any) -> "Any":
     dtype = np.dtype(dtype)
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    if isinstance(kind, str) and kind in _KINDS:
-        return dtype.kind in _KINDS[kind]
+    if isinstance(kind, str) and kind in KINDS:
+        return dtype.kind in KINDS[kind]
     if isinstance(kind, str) and kind not in SUPPORTED:
-        raise ValueError(f"isdtype: there is no kind {kind!r}; kinds are {', '.join(map(repr, _KINDS))}")
+        raise ValueError(f"isdtype: there is no kind {kind!r}; kinds are {', '.join(map(repr, KINDS))}")
     return dtype == np.dtype(kind)

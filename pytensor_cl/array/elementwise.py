@@ -9,6 +9,7 @@ import numpy as np
 from pytensor_cl.array.dispatch import (
     OPERATIONS,
     apply,
+    assign_result,
     number_of,
 )
 from pytensor_cl.array.indexing import nonzero
@@ -219,11 +220,10 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: GpuArray | None = 
     out
         An array that the result is written into, as for `add`.
     """
-    result = x
+    if min is not None and max is not None:
+        return apply(OPERATIONS["clip"], (x, min, max), out)
     if min is not None:
-        result = apply(OPERATIONS["maximum"], (x, min), out)
+        return apply(OPERATIONS["maximum"], (x, min), out)
     if max is not None:
-        result = apply(OPERATIONS["minimum"], (result, max), out)
-    if result is x:
-        result = apply(OPERATIONS["positive"], (x,), out) if x.dtype != np.dtype("bool") else copied(x)
-    return result
+        return apply(OPERATIONS["minimum"], (x, max), out)
+    return assign_result("clip", out, x) if out is not None else copied(x)

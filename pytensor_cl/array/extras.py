@@ -10,10 +10,10 @@ from pytensor_cl.array import elementwise, products, reductions, sorting
 from pytensor_cl.array.creation import asarray, full
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.dtypes import default_float
-from pytensor_cl.array.launches import cast_to, copied, copy_into, share_memory
+from pytensor_cl.array.launches import cast_to, copied, copy_into
 from pytensor_cl.array.manipulation import broadcast_to, concat, diagonal, flip, moveaxis, permute_dims, reshape
 from pytensor_cl.array.reductions import Axis
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, share_memory
 
 
 def asnumpy(x: Any, /) -> np.ndarray:

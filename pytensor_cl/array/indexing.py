@@ -8,13 +8,13 @@ import numpy as np
 
 from pytensor_cl.array.creation import asarray
 from pytensor_cl.array.dispatch import OPERATIONS, apply, check_writable, common_context
-from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, share_memory, thread_cache
+from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, thread_cache
 from pytensor_cl.array.manipulation import broadcast_to, reshape
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
 from pytensor_cl.routines.indexing.limits import MAX_MASK_ASSIGNED
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from pytensor_cl.routines.nonzero import MaskAssign, Nonzero, Select, mask_mismatch
-from pytensor_cl.runtime.array import GpuArray, basic_index
+from pytensor_cl.runtime.array import GpuArray, basic_index, share_memory
 from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout, collapse
 
@@ -325,10 +325,7 @@ def _source(x: GpuArray, value: Any) -> GpuArray | np.generic:
         if host.dtype.kind == "c" and x.dtype.kind not in "cb":
             raise TypeError(f"a complex value cannot be assigned to an array of {x.dtype}: take its real part")
         if host.ndim == 0:
-            if isinstance(value, bool | int | float | complex) or isinstance(host, np.generic):
-                scalar: np.generic = _cast_number(host[()] if isinstance(host, np.ndarray) else host, value, x.dtype)
-                return scalar
-            return x.dtype.type(host[()])
+            return _cast_number(value, x.dtype)
         return x.context.from_host(host.astype(x.dtype, copy=False))
     if value.context is not x.context:
         return x.context.from_host(value.to_host())
@@ -337,7 +334,7 @@ def _source(x: GpuArray, value: Any) -> GpuArray | np.generic:
     return value
 
 
-def _cast_number(host: Any, value: Any, dtype: np.dtype) -> Any:
+def _cast_number(value: Any, dtype: np.dtype) -> Any:
     """Return a number as a NumPy scalar.
 
     Raises `OverflowError`: it is a Python ``int`` that the dtype does not hold.

@@ -6,21 +6,12 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.array.device import Device, context_of, default_device
-from pytensor_cl.array.dtypes import default_complex, default_float
+from pytensor_cl.array.dtypes import KINDS, default_complex, default_float
 from pytensor_cl.codegen.dtypes import SUPPORTED, needs_fp64
 from pytensor_cl.runtime.registry import defined_contexts, is_unusable
 
 VERSION = "2024.12"
 VERSIONS = ("2021.12", "2022.12", "2023.12", VERSION)
-_KINDS = {
-    "bool": "b",
-    "signed integer": "i",
-    "unsigned integer": "u",
-    "integral": "iu",
-    "real floating": "f",
-    "complex floating": "c",
-    "numeric": "iufc",
-}
 
 
 def namespace(api_version: str | None = None) -> Any:
@@ -67,7 +58,7 @@ class NamespaceInfo:
         """
         has_fp64 = context_of(device).info.has_fp64
         kinds = kind if isinstance(kind, tuple) else ("bool", "numeric") if kind is None else (kind,)
-        letters = "".join(_KINDS[k] for k in kinds)
+        letters = "".join(KINDS[k] for k in kinds)
         return {
             name: np.dtype(name)
             for name in SUPPORTED

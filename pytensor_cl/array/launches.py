@@ -8,7 +8,7 @@ import numpy as np
 
 from pytensor_cl.routines.elemwise.routine import Cast, ElementFunction, collapsed_ndim
 from pytensor_cl.routines.elemwise.routine import Elemwise as ElemwiseRoutine
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, share_memory
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
@@ -85,21 +85,11 @@ def cast_launcher(context: Context, source: np.dtype, target: np.dtype, by_value
     return launcher
 
 
-def share_memory(x: GpuArray, y: GpuArray) -> bool:
-    """Return whether the ranges of two arrays in memory may overlap."""
-    if x.buffer is not y.buffer and x.buffer.int_ptr != y.buffer.int_ptr:
-        return False
-    (low, high), (begin, end) = x.layout.span, y.layout.span
-    return low * x.itemsize < end * y.itemsize and begin * y.itemsize < high * x.itemsize
-
-
 def unaliased(source: GpuArray, target: GpuArray) -> GpuArray:
     """Return an array that can be read while `target` is written: itself, or a copy if both overlap otherwise.
 
     A kernel may read and write the same elements in the same places.
     """
-    if source.buffer is not target.buffer and not share_memory(source, target):
-        return source
     if source.layout == target.layout and source.dtype == target.dtype:
         return source
     return copied(source) if share_memory(source, target) else source

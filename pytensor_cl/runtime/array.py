@@ -46,6 +46,15 @@ class MemoryOwner:
         self.held = held
 
 
+def share_memory(x: "GpuArray", y: "GpuArray") -> bool:
+    """Return whether elements of two arrays may be in the same place: one memory, and spans that meet."""
+    has_one_owner = x.owner is not None and x.owner is y.owner
+    if x.buffer is not y.buffer and not has_one_owner and x.buffer.int_ptr != y.buffer.int_ptr:
+        return False
+    (low, high), (begin, end) = x.layout.span, y.layout.span
+    return low * x.itemsize < end * y.itemsize and begin * y.itemsize < high * x.itemsize
+
+
 class GpuArray(ArrayOperators):
     """An n-dimensional array in device memory, made by `pytensor_cl.array.asarray` and other functions.
 
@@ -192,7 +201,7 @@ class GpuArray(ArrayOperators):
 
     def copy(self) -> "GpuArray":
         """Return a copy on the same device; does not wait."""
-        made: GpuArray = self.context.copy(self)
+        made: GpuArray = self.context.copy(self) if self.layout.is_contiguous else self._dense_copy()
         return made
 
     __copy__ = copy

@@ -111,6 +111,10 @@ class ArrayOperators:
     def _values_text(self) -> str:
         return _above("printing").values_text(self)
 
+    def _dense_copy(self) -> Self:
+        """Return a C-contiguous copy, by a kernel that tiles what is transposed."""
+        return _above("launches").copied(self)
+
     def _take_index(self, index: Any) -> Self:
         """Return what an index with arrays, or other integers than Python's, selects."""
         return _above("indexing").take_index(self, index)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 from threading import get_ident, local
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.routines.elemwise.routine import dense_copy
+from pytensor_cl.runtime.array import GpuArray, share_memory
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
 from pytensor_cl.runtime.registry import get_context
@@ -324,7 +323,7 @@ class ElementwiseKernel:
                 if output is None or not isinstance(array, GpuArray) or not share_memory(array, output):
                     continue
                 if self.definition.inputs[k].is_raw or array.layout != output.layout:
-                    inputs = [*inputs[:k], copied(array), *inputs[k + 1 :]]
+                    inputs = [*inputs[:k], dense_copy(array), *inputs[k + 1 :]]
         return inputs
 
     def _prepare(self, args: Sequence[Any], size: int | None, device: str | None) -> _Call:
@@ -495,21 +494,3 @@ def _check_host_argument(kernel: str, parameter: Parameter, argument: Any, is_ou
             f"kernel {kernel!r}: {parameter.name} is {kind}, not an array of a device: upload it, "
             "pytensor_cl.array.asarray(x)"
         )
-
-
-def share_memory(a: GpuArray, b: GpuArray) -> bool:
-    """Return whether elements of two arrays may be in the same place."""
-    if a.buffer is not b.buffer:  # nearly always
-        return a.owner is not None and a.owner is b.owner
-    (low, high), (other_low, other_high) = a.layout.span, b.layout.span
-    sizes = a.dtype.itemsize, b.dtype.itemsize
-    return low * sizes[0] < other_high * sizes[1] and other_low * sizes[1] < high * sizes[0]
-
-
-def copied(array: GpuArray) -> GpuArray:
-    """Return a dense copy."""
-    context: Any = array.context
-    copy = context.empty(array.shape, array.dtype)
-    if prod(array.shape):
-        Copy(context, array.dtype.name, array.ndim).launch((copy,), (array,))
-    return copy

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pytensor_cl.routines.elemwise.routine import dense_copy
 from pytensor_cl.routines.rowwise.routine import Rowwise
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, share_memory
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.registry import get_context
-from pytensor_cl.user_kernels.elementwise import context_of_call, copied, key_of, refuse_writing, share_memory
+from pytensor_cl.user_kernels.elementwise import context_of_call, key_of, refuse_writing
 from pytensor_cl.user_kernels.function import digest_of_headers
 from pytensor_cl.user_kernels.limits import MAX_CALLS_KEPT
 from pytensor_cl.user_kernels.parameters import (
@@ -291,7 +292,7 @@ class ReductionKernel:
             values[k] = convert_number(parameter, values[k], dtype, self.name)
         target = self._target(found, out, keepdims)
         if out is not None:
-            values = [copied(x) if isinstance(x, GpuArray) and share_memory(x, out) else x for x in values]
+            values = [dense_copy(x) if isinstance(x, GpuArray) and share_memory(x, out) else x for x in values]
         self._run(found, target, values, initial)
         if out is not None:
             return out

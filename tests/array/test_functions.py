@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytensor
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -211,16 +212,19 @@ def test_numbers_take_the_dtype_of_the_array(context):
     close(x == 2, np.array([False, True, False]))
 
 
-def test_integers_become_floatx(context, monkeypatch):
-    import pytensor
-
+def test_integers_become_floatx(context):
     x = context.from_host(np.array([1, 2, 3], "int64"))
     for floatx in ("float32", "float64"):
         with pytensor.config.change_flags(floatX=floatx):
-            thread = xp.launches.thread_cache() if hasattr(xp, "launches") else None
-            if thread is not None:
-                thread.clear()
-            found = xp.zeros((2,)), xp.full((2,), 1.5), xp.mean(x), xp.linspace(0, 1, 3), xp.asarray([0.5])
+            found = (
+                xp.zeros((2,)),
+                xp.full((2,), 1.5),
+                xp.mean(x),
+                xp.linspace(0, 1, 3),
+                xp.asarray([0.5]),
+                xp.sqrt(x),
+                x / 2,
+            )
             assert {f.dtype for f in found} == {np.dtype(floatx)}
 
 
@@ -273,6 +277,15 @@ def test_outputs_given_by_the_caller(context):
     for wrong, message in ((xp.zeros((2, 2)), "shape"), (xp.zeros((2, 3), dtype="int32"), "same_kind")):
         with pytest.raises((ValueError, TypeError), match=message):
             xp.exp(x, out=wrong)
+
+
+def test_limits(context, rng):
+    host, high = rng.standard_normal((3, 4)).astype("float32"), rng.random((3, 4)).astype("float32")
+    x, limit = context.from_host(host), context.from_host(high)
+    close(xp.clip(x, -0.5, limit), np.clip(host, -0.5, high))
+    close(xp.clip(x, min=0), np.clip(host, 0, None))
+    assert xp.clip(x, 0, limit, out=limit) is limit  # the output is an operand
+    close(limit, np.clip(host, 0, high))
 
 
 def test_real_and_imaginary_parts_are_views(context):

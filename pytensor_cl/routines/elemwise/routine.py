@@ -29,7 +29,7 @@ from pytensor_cl.routines.elemwise.limits import (
     WIDE_ROW_ELEMENTS,
 )
 from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, share_memory
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -595,17 +595,14 @@ def _copy(context: Context, dtype: str, ndim: int, thread: int) -> Copy:
 
 def contiguous(array: GpuArray) -> GpuArray:
     """Return the array itself if it is C-contiguous (at any offset), else a C-contiguous copy."""
-    if array.layout.is_contiguous:
-        return array
+    return array if array.layout.is_contiguous else dense_copy(array)
+
+
+def dense_copy(array: GpuArray) -> GpuArray:
+    """Return a C-contiguous copy."""
     return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]
 
 
 def without_overlap(array: GpuArray, target: GpuArray) -> GpuArray:
     """Return the array itself if it has no memory that may be the target's, else a copy: for what writes the target."""
-    if array.buffer is not target.buffer or not array.size or not target.size:
-        return array
-    (low, high), (first, last) = array.layout.span, target.layout.span
-    size, other = array.dtype.itemsize, target.dtype.itemsize
-    if high * size <= first * other or last * other <= low * size:
-        return array
-    return _copy(array.context, array.dtype.name, array.ndim, get_ident())(array)[0]
+    return dense_copy(array) if share_memory(array, target) else array
