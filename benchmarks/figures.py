@@ -1,15 +1,17 @@
 """Measure what the figures of docs/benchmarks.md show, and draw them.
 
-usage: python benchmarks/figures.py [--device opencl:pocl] [--jax-python PATH] [--quick]
+usage: python benchmarks/figures.py [--device opencl:pocl] [--jax-python PATH] [--quick] [--only workloads]
        python benchmarks/figures.py --draw
 
-Takes about ten minutes on an idle machine; ``--quick`` takes a minute or two and is for trying it. Writes
+Takes about 15 minutes on an idle machine; ``--quick`` takes a minute or two and is for trying it. ``--only`` measures
+one kind again, and keeps the others of the file. Writes
 ``docs/results/figures.json``, which says on which machine, with which drivers and versions, and when it was made. From
 this file alone ``--draw`` makes ``docs/images/ratios.svg``, ``sizes.svg`` and ``chains.svg``, and the summary
 ``docs/results/figures.md``.
 
 Three kinds of measurements, each backend in a process of its own, all by turns, every result checked against float64:
-all workloads of workloads.py with placement ``auto`` against PyTensor's NUMBA and C backends and JAX; some of them over
+all workloads of workloads.py with placement ``auto`` against PyTensor's NUMBA and C backends and JAX, after so many
+seconds of calls that ``auto`` has tried each backend, which it compiles late on purpose; some of them over
 seven decades of size with all calls on the device; effective draws per second of samplers. Those that are not installed
 are left out.
 """
@@ -44,11 +46,13 @@ LONGEST = 60.0
 class Effort(NamedTuple):
     """The amount that is measured.
 
-    ``warm`` and ``seconds`` are the time of calls before and in each of ``rounds`` rounds, ``largest`` is the number of
-    elements up to which sizes go, ``every`` takes each so many workloads.
+    ``warm`` and ``seconds`` are the time of calls before and in each of ``rounds`` rounds, ``settle`` the time of calls
+    before with placement ``auto``. ``largest`` is the number of elements up to which sizes go, ``every`` takes each so
+    many workloads.
     """
 
     warm: float = 1.0
+    settle: float = 8.0
     rounds: int = 4
     seconds: float = 0.12
     sweep_warm: float = 0.1
@@ -61,7 +65,7 @@ class Effort(NamedTuple):
     seeds: tuple[int, ...] = (1, 2)
 
 
-QUICK = Effort(0.2, 2, 0.05, 0.02, 1, 0.01, 1e4, 9, 0.02, ("schools",), (1,))
+QUICK = Effort(0.2, 0.2, 2, 0.05, 0.02, 1, 0.01, 1e4, 9, 0.02, ("schools",), (1,))
 
 
 def machine() -> dict[str, Any]:
@@ -99,7 +103,7 @@ def versions() -> dict[str, str]:
 
 
 def by_turns(
-    name: str, scale: float, workers: list[Worker], warm: float, rounds: int, seconds: float
+    name: str, scale: float, workers: list[Worker], warm: float, rounds: int, seconds: float, settle: float = 0.0
 ) -> dict[str, float]:
     """Return the time of the fastest call of each backend in seconds; those that fail are missing."""
     times: dict[str, list[float]] = {}
@@ -108,7 +112,7 @@ def by_turns(
         if "failed" in answer:
             tqdm.write(f"{name}, scale {scale:g}, {worker.label}: {answer['failed']}")
             continue
-        worker.request(do="warm_up", seconds=warm, calls=2)
+        worker.request(do="warm_up", seconds=max(warm, settle) if worker.backend == "auto" else warm, calls=2)
         times[worker.label] = []
     ready = [worker for worker in workers if worker.label in times]
     for turn in range(rounds):
@@ -132,7 +136,7 @@ def measure_workloads(device: str, python: str, effort: Effort) -> dict[str, dic
     found = {}
     for workload in tqdm(WORKLOADS[:: effort.every], unit="workload"):
         found[workload.name] = by_turns(
-            workload.name, effort.scale, workers, effort.warm, effort.rounds, effort.seconds
+            workload.name, effort.scale, workers, effort.warm, effort.rounds, effort.seconds, effort.settle
         )
     for worker in workers:
         worker.close()
@@ -243,6 +247,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="opencl:pocl", help="default: %(default)s")
     parser.add_argument("--jax-python", default=sys.executable, help="a Python with JAX, blackjax, optax and numpyro")
     parser.add_argument("--quick", action="store_true", help="small, few and short: to try it")
+    parser.add_argument("--only", choices=["workloads", "sizes", "chains"], help="kind that is measured again")
     parser.add_argument("--draw", action="store_true", help="only draw, from the file that is there")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of results/ and images/")
     return parser.parse_args()
@@ -255,15 +260,16 @@ def main() -> None:
     if not options.draw:
         effort, begin = QUICK if options.quick else Effort(), time.perf_counter()
         load = os.getloadavg()[0]
+        measures = {"workloads": measure_workloads, "sizes": measure_sizes, "chains": measure_chains}
+        wanted = [options.only] if options.only else list(measures)
         results = {
+            **(json.loads(path.read_text()) if options.only else {}),
             "date": str(date.today()),
             "machine": machine(),
             "device": device_facts(options.device),
             "versions": versions(),
             "is_quick": options.quick,
-            "workloads": measure_workloads(options.device, options.jax_python, effort),
-            "sizes": measure_sizes(options.device, options.jax_python, effort),
-            "chains": measure_chains(options.device, options.jax_python, effort),
+            **{kind: measures[kind](options.device, options.jax_python, effort) for kind in wanted},
             "load_before": load,
             "seconds": round(time.perf_counter() - begin),
         }

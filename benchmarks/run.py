@@ -37,7 +37,7 @@ class Worker:
     """A backend's process."""
 
     def __init__(self, label: str, backend: str, device: str, python: str) -> None:
-        self.label = label
+        self.label, self.backend = label, backend
         threads = str(len(os.sched_getaffinity(0)))
         environment = {**os.environ, **dict.fromkeys(THREAD_FLAGS, threads), "PYTENSOR_FLAGS": "floatX=float32"}
         self._process = subprocess.Popen(

@@ -160,10 +160,8 @@ class SelectingVM(OpenCLVM):
         excluded = dict(self._excluded)
         if any(0 in shape for shape in shapes):
             excluded |= dict.fromkeys(self._host_backends, EMPTY)
-        if not self._computes_on_device:
-            names = [*self._host_backends, DEVICE]
-            first = next((name for name in names if name not in excluded), DEVICE)
-            excluded |= {name: NO_DEVICE_WORK for name in names if name != first and name not in excluded}
+        if not self._computes_on_device and any(name not in excluded for name in self._host_backends):
+            excluded[DEVICE] = NO_DEVICE_WORK
         stats = SelectedSignature(shapes, self._candidates(), excluded, self._run_on_device)
         if stats.next_comparison is None and not stats.is_on_device:
             stats.calls_left = 0  # the first call goes through `_run_slowly`, which compiles
