@@ -188,7 +188,10 @@ class RawLaunches:
     def _compute_shapes(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         lengths = self._signature.lengths(self._op, shapes)
         if self._operation.shapes is not None:
-            return tuple(self._operation.shapes(shapes))
+            found = tuple(self._operation.shapes(shapes))
+            if any(length < 0 for shape in found for length in shape):
+                raise ValueError(f"op {self._op}: infer_shape= returned a negative length, {found}, for {shapes}")
+            return found
         return tuple(
             tuple(name if isinstance(name, int) else lengths[name] for name in dimensions)
             for dimensions in self._signature.outputs

@@ -18,6 +18,8 @@ from pytensor_cl.user_kernels.signature import Parameter, parsed_parameters
 
 Size = int | Sequence[int]
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_MOST_ITEMS = 2**48
+"""Work-items of a launch in any dimension, in a size of the driver without overflow."""
 _MOST_SIZES = 256
 """Checked NDRanges that a kernel keeps."""
 
@@ -261,6 +263,8 @@ def _numbers(what: str, value: Size) -> tuple[int, ...]:
         raise TypeError(f"{what} is an integer or a tuple of integers, not {value!r}") from None
     if not 1 <= len(numbers) <= 3 or min(numbers) < 0:
         raise ValueError(f"{what} has one to three numbers that are not negative, not {value!r}")
+    if prod(numbers) > _MOST_ITEMS:
+        raise ValueError(f"{what} is more than a launch can have, {value!r}")
     return numbers
 
 

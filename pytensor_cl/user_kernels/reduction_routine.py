@@ -161,7 +161,7 @@ class UserReduction(Routine):
             call=functions.map.call(("&next",)),
             kind=functions.reduce.translate(functions.kind),
             stage=variant.stage,
-            identity=None if identity is None else functions.reduce.translate(identity),
+            identity=None if identity is None else functions.reduce.translate(functions.whole_number(identity)),
             has_initial=variant.has_initial,
             initial_type=initial,
             group=variant.group,

@@ -41,6 +41,7 @@ class KernelOp(Op):
         Names of outputs whose placeholders no input has, with their dtypes.
     """
 
+    repeats_gradients = False  # a parameter of `fitted`
     __props__: tuple[str, ...] = ("kernel", "name", "gradient", "perform_on_host")
 
     def __init__(
@@ -163,13 +164,16 @@ class KernelOp(Op):
         Raises `NotImplementedError`: the user gave none.
         """
         if self.gradient is None:
-            raise NotImplementedError(f"op {self.name} has no gradient: pass grad= to as_op")
+            raise NotImplementedError(
+                f"op {self.name} has no gradient: pass grad= to as_op; if the kernel is itself a gradient, pass in its "
+                "place a function that calls its Op, grad=lambda x, z, gz: [op(x, gz)]"
+            )
         results = self.as_gradient_sees(inputs, (*outputs, *cotangents_of(outputs, cotangents)))
         known = dict(zip(self.names.all, (*inputs, *results), strict=True))
         found = gradients(self.name, self.gradient, self.names, known, self.gradient_op)
         shaped = self.gradient_shapes(inputs, outputs)
         places = (f"op {self.name}: the gradient that grad= returned for the input {n}" for n in self.names.inputs)
-        return [fitted(*one) for one in zip(places, found, inputs, shaped, strict=True)]
+        return [fitted(*one, self.repeats_gradients) for one in zip(places, found, inputs, shaped, strict=True)]
 
     def as_gradient_sees(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Variable]:
         """Return outputs and cotangents as the user's gradient gets them."""

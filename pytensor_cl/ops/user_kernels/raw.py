@@ -113,7 +113,9 @@ class RawOp(KernelOp):
         if self.output_types is None:
             if not operand.dtypes:
                 raise TypeError(
-                    f"op {self.name}: what dtype is {operand.name}? pass outputs=['float32'] or another one"
+                    f"op {self.name}: what dtype is {operand.name}? Name the arguments of launch= as the parameters of "
+                    f"the kernel ({', '.join(p.name for p in self.kernel.declared()) or 'unknown'}), or pass "
+                    "outputs=['float32'] or another dtype"
                 )
             return operand.dtypes[0].name
         if len(self.output_types) != len(self.signature.outputs):
@@ -191,12 +193,27 @@ class RawOp(KernelOp):
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the shapes of the outputs."""
         if self.shape_function is not None:
-            return [tuple(shape) for shape in self.shape_function(node, shapes)]
+            return self._shapes_of_user(self.shape_function, node, shapes)
         lengths: dict[str | int, Any] = {}
         for dimensions, shape in zip(self.signature.inputs, shapes, strict=True):
             for name, length in zip(dimensions, shape, strict=True):
                 lengths.setdefault(name, length)
         return [tuple(n if isinstance(n, int) else lengths[n] for n in d) for d in self.signature.outputs]
+
+    def _shapes_of_user(self, function: Callable[..., Any], node: Apply, shapes: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the shapes that the user's function returns.
+
+        Raises `ValueError`: they are not those of the signature.
+        """
+        found, expected = function(node, shapes), self.signature.outputs
+        is_list = isinstance(found, list | tuple) and all(isinstance(shape, list | tuple) for shape in found)
+        if not is_list or [len(shape) for shape in found] != [len(dimensions) for dimensions in expected]:
+            wanted = ", ".join(f"({', '.join(map(str, dimensions))},)" for dimensions in expected)
+            raise ValueError(
+                f"op {self.name}: infer_shape= returned {found!r}; {self.signature.text} wants a list with a tuple of "
+                f"lengths for each output, [{wanted}]"
+            )
+        return [tuple(shape) for shape in found]
 
     def _concrete_shapes(self, node: Apply) -> Callable[[Sequence[tuple[int, ...]]], list[tuple[int, ...]]] | None:
         """Return the user's function of shapes, for numbers."""
@@ -205,7 +222,7 @@ class RawOp(KernelOp):
         function = self.shape_function
 
         def shapes(known: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-            found = function(node, list(known))
+            found = self._shapes_of_user(function, node, list(known))
             return [tuple(int(n.eval()) if isinstance(n, Variable) else int(n) for n in shape) for shape in found]
 
         return shapes

@@ -38,6 +38,7 @@ class ReductionOp(KernelOp):
     """
 
     kernel: ReductionKernel
+    repeats_gradients = True
 
     def __init__(
         self,
