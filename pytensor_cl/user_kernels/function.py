@@ -20,6 +20,7 @@ from pytensor_cl.user_kernels.c_text import (
     check_brackets,
     code,
     defined_names,
+    is_free,
     is_float_literal,
     original_names,
     renamed,
@@ -111,11 +112,17 @@ class Definition:
         return words(_COUNT.sub("n", self.operation))
 
     @cached_property
+    def numbers(self) -> frozenset[str]:
+        """Which of `i`, the number of the element, and `n`, the number of elements, the operation has."""
+        text = _COUNT.sub("n", self.operation)
+        own = {p.name for p in self.inputs}
+        return frozenset(name for name in ("i", "n") if name in self.words - own and is_free(name, text))
+
+    @cached_property
     def is_indexed(self) -> bool:
         """Whether the operation needs more than one element of each array: their number, or raw arrays."""
         declared = (text.split()[-1].lstrip("*") for text in self.more)
-        numbers = {"i", "n"}.difference((p.name for p in self.inputs), declared)
-        return bool(self.words & numbers) or any(p.is_raw for p in (*self.inputs, *self.outputs))
+        return bool(self.numbers.difference(declared)) or any(p.is_raw for p in (*self.inputs, *self.outputs))
 
     @cached_property
     def is_isolated(self) -> bool:

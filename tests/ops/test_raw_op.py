@@ -199,7 +199,11 @@ def test_mistakes(context):
         ({"signature": "(n)->(n)", "launch": lambda a, w: ()}, TypeError, r"output w is \(.*which no kernel can write"),
         ({"signature": "(n)->(k)", "launch": lambda a, z: ()}, ValueError, "no input has the length 'k'.*infer_shape="),
         ({"signature": "(n)->(n)", "launch": 3}, TypeError, "launch= is a function, not 3"),
-        ({"signature": "(n)->(n)", "launch": lambda a, b: ()}, TypeError, "what dtype is b.*outputs="),
+        (
+            {"signature": "(n)->(n)", "launch": lambda a, b: ()},
+            TypeError,
+            "what dtype is b.*Name the arguments of launch=.*x, z, n, w",
+        ),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": ["y"]}, TypeError, "neither an input"),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": "w"}, TypeError, "outputs= is a list"),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": ["w", "w"]}, ValueError, "has 2 entries"),
@@ -225,6 +229,18 @@ def test_mistakes(context):
     f = opencl([v, w := pt.fvector("w")], axpy_op(v, 2, w))
     with pytest.raises(ValueError, match=r"op axpy: input 2 has shape \(3,\); \(n\),\(\),\(n\)->\(n\) wants n to be 2"):
         f(np.ones(2, "float32"), np.ones(3, "float32"))
+
+
+def test_shapes_that_do_not_fit(context):
+    v = pt.fvector("v")
+    code = "__kernel void f(__global const float *x, __global float *z, int n) { }"
+    for shapes, message in (
+        (lambda node, shapes: [(shapes[0][0], 1)], r"\(n\)->\(m\) wants a list with a tuple .*, \[\(m,\)\]"),
+        (lambda node, shapes: (shapes[0][0],), "wants a list with a tuple of lengths for each output"),
+        (lambda node, shapes: [(shapes[0][0] - 5,)], r"returned a negative length, \(\(-2,\),\)"),
+    ):
+        with pytest.raises(ValueError, match=f"op f: infer_shape= {message}" if "returned" in message else message):
+            opencl([v], as_op(RawKernel(code, "f"), signature="(n)->(m)", infer_shape=shapes)(v))(np.ones(3, "float32"))
 
 
 def test_launches_that_do_not_fit(context):

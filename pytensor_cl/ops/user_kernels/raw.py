@@ -200,7 +200,9 @@ class RawOp(KernelOp):
                 lengths.setdefault(name, length)
         return [tuple(n if isinstance(n, int) else lengths[n] for n in d) for d in self.signature.outputs]
 
-    def _shapes_of_user(self, function: Callable[..., Any], node: Apply, shapes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _shapes_of_user(
+        self, function: Callable[..., Any], node: Apply, shapes: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:
         """Return the shapes that the user's function returns.
 
         Raises `ValueError`: they are not those of the signature.
