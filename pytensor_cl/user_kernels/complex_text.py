@@ -1,18 +1,21 @@
 """Expressions that OpenCL C computes for each part of complex numbers, which are pairs there: they would be wrong."""
 
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from pytensor_cl.user_kernels.c_text import Token, replace_subscripts, tokens
 
-OF_COMPLEX = frozenset("cmul cdiv conj cabs carg cexp clog csqrt csin ccos cpow creal cimag cpolar".split(" "))
+_COMPLEX = "cmul cdiv conj cabs carg cexp clog csqrt csin ccos cpow creal cimag cpolar"
+OF_COMPLEX = frozenset(_COMPLEX.split(" "))
 """Functions of complex numbers, ``kernels/user_kernels/complex.mako``."""
 
 _PRODUCTS = {"*": "cmul", "/": "cdiv"}
-_OF_REALS = frozenset(
+_REALS = (
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp exp2 exp10 expm1 fabs log log2 log10 log1p pow pown powr "
-    "rsqrt sin sinh sqrt tan tanh".split(" ")
+    "rsqrt sin sinh sqrt tan tanh"
 )
+_OF_REALS = frozenset(_REALS.split(" "))
 _ADVICE = {"fabs": "cabs", "pown": "cpow", "powr": "cpow"}
 _NONE = Token("", "")
 
@@ -33,7 +36,7 @@ def first_part_wise(text: str, names: Collection[str], types: Collection[str], o
     for name in names:
         text = replace_subscripts(text, name, lambda _, name=name: name)  # type: ignore[misc]
     read = [token for token in tokens(text) if token.kind not in ("space", "comment")]
-    declared = {b.text for a, b in zip(read, read[1:], strict=False) if a.text in types and b.kind == "word"}
+    declared = {b.text for a, b in pairwise(read) if a.text in types and b.kind == "word"}
     return next(_Reader(read, frozenset(names) | declared, frozenset(own)).found(), None)
 
 
@@ -50,7 +53,7 @@ class _Reader:
         return self._read[place] if 0 <= place < len(self._read) else _NONE
 
     def _is_complex(self, place: int) -> bool:
-        """Whether a token is a whole complex number, and no member of one."""
+        """Return whether a token is a whole complex number, and no member of one."""
         around = (self._at(place - 1).text, self._at(place + 1).text)
         return self._at(place).text in self._names and "." not in around
 

@@ -20,8 +20,8 @@ from pytensor_cl.user_kernels.c_text import (
     check_brackets,
     code,
     defined_names,
-    is_free,
     is_float_literal,
+    is_free,
     original_names,
     renamed,
     replace_subscripts,
@@ -113,7 +113,7 @@ class Definition:
 
     @cached_property
     def numbers(self) -> frozenset[str]:
-        """Which of `i`, the number of the element, and `n`, the number of elements, the operation has."""
+        """`i`, the number of the element, and `n`, the number of elements, as far as the operation has them."""
         text = _COUNT.sub("n", self.operation)
         own = {p.name for p in self.inputs}
         return frozenset(name for name in ("i", "n") if name in self.words - own and is_free(name, text))
@@ -169,8 +169,8 @@ class UserFunction:
         wrong = first_part_wise(definition.operation, names, letters, defined_names(definition.preamble))
         if wrong is not None:
             raise TypeError(
-                f"{self}: complex numbers are pairs in OpenCL C, so that {wrong.text!r} {definition.place} would compute "
-                f"their parts one by one: {wrong.advice}"
+                f"{self}: complex numbers are pairs in OpenCL C, so that {wrong.text!r} {definition.place} would "
+                f"compute their parts one by one: {wrong.advice}"
             )
 
     def _dtype(self, parameter: Parameter) -> str:
