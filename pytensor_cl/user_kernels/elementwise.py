@@ -311,10 +311,13 @@ class ElementwiseKernel:
 
     def _new_outputs(self, call: "_Call", args: Sequence[Any]) -> list[GpuArray]:
         """Return the outputs that were given, and new arrays for the others."""
-        empty, shape, given = call.context.empty, call.shape, args[self._nin :]
-        if not given:
-            return [empty(shape, dtype) for dtype in call.outputs]
-        return [empty(shape, t) if output is None else output for output, t in zip(given, call.outputs, strict=True)]
+        empty, made = call.context.empty, list(args[self._nin :])
+        if not made:
+            return [empty(call.shape, dtype) for dtype in call.outputs]
+        for k, output in enumerate(made):
+            if output is None:
+                made[k] = empty(call.shape, call.outputs[k])
+        return made
 
     def _not_overlapping(self, inputs: Sequence[Any], outputs: Sequence[GpuArray | None]) -> Sequence[Any]:
         """Return the inputs, with copies of those of which an element may be written before it is read.
@@ -324,10 +327,13 @@ class ElementwiseKernel:
         if len(outputs) > 1:
             self._check_overlap_of_outputs(outputs)
         for output in outputs:
+            if output is None:
+                continue
             for k, array in enumerate(inputs):
-                if output is None or not isinstance(array, GpuArray) or not share_memory(array, output):
+                if type(array) is not GpuArray or not share_memory(array, output):
                     continue
-                if self.definition.inputs[k].is_raw or array.layout != output.layout:
+                is_in_place = array.layout == output.layout and array.itemsize == output.itemsize
+                if self.definition.inputs[k].is_raw or not is_in_place:
                     inputs = [*inputs[:k], dense_copy(array), *inputs[k + 1 :]]
         return inputs
 

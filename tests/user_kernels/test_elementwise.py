@@ -3,11 +3,13 @@
 import pickle
 
 import numpy as np
+import pyopencl
 import pytest
 
 from pytensor_cl import ElementwiseKernel
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
 from pytensor_cl.runtime.device import discover
+from pytensor_cl.runtime.interchange import from_buffer
 from pytensor_cl.runtime.registry import add_context, get_context
 from pytensor_cl.user_kernels.c_text import defined_names, is_free, replace_words, single_precision
 from pytensor_cl.user_kernels.elementwise import user_function
@@ -132,6 +134,11 @@ def test_outputs_that_are_given(context, rng):
     line = context.from_host(np.arange(6, dtype="float32"))
     TWICE(line[:-1], line[1:])
     np.testing.assert_array_equal(host(line), [0, 0, 2, 4, 6, 8])
+    memory = pyopencl.Buffer(context.cl_context, 0, 8 * 4096)  # of elements of two sizes in the same layout
+    wide, narrow = (from_buffer(memory, (4096,), dtype) for dtype in ("int64", "int32"))
+    narrow[...] = context.from_host(np.arange(4096, dtype="int32"))
+    ElementwiseKernel("int32 x", "int64 z", "z = x")(narrow, wide)
+    np.testing.assert_array_equal(host(wide), np.arange(4096))
     ROLL(line, 0, 1, line)  # a raw input that is the output is copied
     np.testing.assert_array_equal(host(line), np.array([0, 2, 4, 6, 8, 0]) + 6)
     assert isinstance(ElementwiseKernel("T x", "T z", "z = x", return_tuple=True)(line), tuple)
