@@ -394,9 +394,9 @@ class _Pointer:
 
     def __call__(self, value: Any, backs: WriteBacks) -> Any:
         dtype, layout = self._taken
-        if type(value) is GpuArray and value.layout is layout and value.dtype is dtype:
-            if value.context is self._context and not (self._writes and value.readonly):
-                return value.buffer
+        is_known = type(value) is GpuArray and value.layout is layout and value.dtype is dtype
+        if is_known and value.context is self._context and not (self._writes and value.readonly):
+            return value.buffer
         return self._checked(value, backs)
 
     def _checked(self, value: Any, backs: WriteBacks) -> Any:

@@ -232,8 +232,10 @@ def convert_number(parameter: Parameter, value: Any, dtype: str, kernel: str) ->
     """
     number = value[()] if isinstance(value, np.ndarray) else value
     target = np.dtype(dtype)
-    given = np.asarray(number).dtype
-    if not np.can_cast(given, target, "same_kind") and not (given.kind in "iu" and target.kind in "iu"):
+    array = np.asarray(number)
+    given = array.dtype
+    is_exact = np.can_cast(given, target, "same_kind") or (given.kind in "iu" and target.kind in "iu")
+    if array.ndim or not is_exact:
         raise TypeError(f"kernel {kernel!r}: {parameter.name} is {dtype}, which does not hold {value!r}")
     if target.kind in "iu":
         limits = np.iinfo(target)

@@ -148,6 +148,21 @@ def test_numbers_of_elements_and_raw_arrays(context, rng):
         np.testing.assert_allclose(f(a, k), a + (np.arange(12).reshape(4, 3) + k) % 12, rtol=1e-6)
 
 
+def test_lengths_that_are_not_known_to_be_one(context):
+    """They are not repeated, as the gradient would not be summed: in all modes, by kernels of their own too."""
+    x, y = pt.fmatrices("xy")
+    a, b = np.ones((2, 3), "float32"), np.ones((1, 3), "float32")
+    numbered = as_op(ElementwiseKernel("T x, T y", "T z", "z = x * y + i", "numbered"))
+    total = as_op(ReductionKernel("T x, T y", "T z", "x * y", "hypot(a, b)", "z = a", "0", "total"))
+    for result, mode in ((numbered(x, y), "OPENCL"), (total(x, y), "OPENCL"), (product_op(x, y), "FAST_COMPILE")):
+        f = pytensor.function([x, y], result, mode=mode)
+        f(a, a)
+        with pytest.raises(ValueError, match="Runtime broadcasting not allowed"):
+            f(a, b)
+        with pytest.raises(ValueError, match="mismatch"):
+            f(a, a[:, :2])
+
+
 def test_numbers_and_scalars(context, rng):
     x, s = pt.fvector("x"), pt.fscalar("s")
     a = rng.normal(size=3).astype("float32")

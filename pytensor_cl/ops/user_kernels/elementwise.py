@@ -54,8 +54,7 @@ class ElementwiseOp(KernelOp):
 
     def output_shapes(self, node: Apply, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of the outputs."""
-        shape = np.broadcast_shapes(*(s for s, p in self.pairs(shapes) if not p.is_raw))
-        return [shape] * len(node.outputs)
+        return [self.full_shape(node, shapes)] * len(node.outputs)
 
     def compute(self, node: Apply, context: Context, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the results for arrays of the host, computed on a device."""
@@ -152,7 +151,8 @@ class GpuElementwise(GpuOp):
         by_value = [is_by_value(v) and not p.is_raw for v, p in zip(node.inputs, self._parameters, strict=True)]
         if self.host.kernel.definition.is_indexed:
             ndims = [None if value else v.type.ndim for v, value in zip(node.inputs, by_value, strict=True)]
-            return Indexed(context, function, (*ndims, *(v.type.ndim for v in node.outputs)))
+            known = [v.type.broadcastable for v in node.inputs]
+            return Indexed(context, function, (*ndims, *(v.type.ndim for v in node.outputs)), broadcast=known)
         broadcast = tuple(() if value else v.type.broadcastable for v, value in zip(node.inputs, by_value, strict=True))
         return UserElemwise(context, function, broadcast, node.outputs[0].type.ndim, by_value)
 
