@@ -29,6 +29,7 @@ def as_op(
     grad: Gradient = None,
     launch: Callable[..., Any] | None = None,
     signature: str | None = None,
+    initial: float | None = None,
     perform: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> KernelOp:
@@ -63,6 +64,9 @@ def as_op(
     signature
         For raw kernels, which need it: the dimensions of inputs and outputs, such as ``"(m,n),(n)->(m)"``. Inputs of
         part ``()`` that the kernel takes by value are numbers. Batches launch the kernel for each entry.
+    initial
+        For raw kernels: a number with which the outputs are filled before the launch, for kernels that add to them.
+        None leaves them as they are: the kernel writes every element.
     perform
         Function of NumPy arrays that computes the same, for other modes than OPENCL.
     name
@@ -96,7 +100,7 @@ def as_op(
     """
     if isinstance(kernel, RawKernel):
         chosen = kernel.name if name is None else name
-        return raw_op(kernel, chosen, grad, perform, signature, outputs, launch, infer_shape)
+        return raw_op(kernel, chosen, grad, perform, signature, outputs, launch, infer_shape, initial)
     make = next((made for kind, made in _OPS if isinstance(kernel, kind)), None)
     if make is None:
         kinds = ", ".join(kind.__name__ for kind, _ in _OPS)
@@ -104,6 +108,8 @@ def as_op(
         raise TypeError(f"as_op makes Ops of kernels, {kinds} or RawKernel, not of {type(kernel).__name__}{advice}")
     chosen = kernel.name if name is None else name
     _check_functions(chosen, infer_shape=infer_shape, launch=launch, signature=signature)
+    if initial is not None:
+        raise TypeError(f"op {chosen}: initial= is for raw kernels: the outputs of others need none")
     if perform is not None and not callable(perform):
         raise TypeError(f"op {chosen}: perform= is a function of NumPy arrays, not {perform!r}")
     _check_shapes(chosen, kernel)
