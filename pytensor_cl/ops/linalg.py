@@ -273,6 +273,8 @@ def _refuse_large(node: Apply, info: DeviceInfo) -> NoKernel | None:
     name = type(_core(node.op)).__name__
     if len(node.inputs) > 1:
         return NoKernel(f"no OpenCL kernel for {name} of two matrices yet")
+    if name == "Eigh" and is_complex(node.inputs[0].type.dtype):
+        return NoKernel("PyTensor's type of the eigenvectors of a complex matrix is real")
     sides = node.inputs[0].type.shape[-2:]
     if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST_FOR_ROTATIONS:
         return NoKernel(f"LAPACK is faster for {name} of large matrices ({sides[0]} x {sides[1]})")

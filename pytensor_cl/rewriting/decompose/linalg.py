@@ -162,7 +162,7 @@ def _largest(values: Variable) -> Variable:
 def _eigen(core: Any, inputs: Sequence[Variable], dtype: str) -> list[Variable] | None:
     """Eigh(A, B) -> Eigh(inv(L) A inv(L).T) for ``B = L L.T``; Eigh(A) -> Eigh(A) with a check of the elements."""
     if is_complex(inputs[0].type.dtype):
-        if len(inputs) > 1:
+        if len(inputs) > 1 or isinstance(core, Eigh):
             return None
         dtype = inputs[0].type.dtype
     inputs = [_finite(pt.cast(v, dtype)) for v in inputs]
@@ -181,7 +181,7 @@ def _eigen(core: Any, inputs: Sequence[Variable], dtype: str) -> list[Variable] 
 
 
 def _pseudoinverse(core: MatrixPinv, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
-    """MatrixPinv(A) -> V diag(1 / s) U.T, of conjugates, from SVD(A); singular values below 1e-15 of the largest are dropped."""
+    """MatrixPinv(A) -> V diag(1 / s) U.T, or U.H, from SVD(A); values below 1e-15 of the largest are dropped."""
     u, values, vt = _svd(SVD(full_matrices=False), [pt.cast(inputs[0], dtype)], dtype)
     is_kept = values > np.asarray(1e-15, part(dtype)) * _largest(values)[..., None]
     inverse = pt.switch(is_kept, 1 / values, np.asarray(0, part(dtype)))

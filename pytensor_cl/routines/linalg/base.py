@@ -63,8 +63,7 @@ def rows_of(array: GpuArray, begin: int, end: int, first: int = 0, last: int | N
 class BlockedRoutine(Routine):
     """A routine that divides matrices into blocks: small ones have a kernel, products of matrices join them.
 
-    `dtype`: dtype of the outputs: float32, float64, complex64 or complex128; sizes of complex numbers are real. Inputs of
-    other dtypes are cast.
+    `dtype`: dtype of the outputs: float32, float64, complex64 or complex128. Inputs of other dtypes are cast.
     """
 
     template = ""

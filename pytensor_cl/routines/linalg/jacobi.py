@@ -65,7 +65,8 @@ class SymmetricEigen(_Jacobi):
     """Eigenvalues, in ascending order, and eigenvectors of batches of symmetric or Hermitian matrices.
 
     The input is A (..., n, n), of which one triangle is read. Outputs are the eigenvalues (..., n) and the
-    eigenvectors (..., n, n), which are the columns. The signs of the vectors may differ from LAPACK's.
+    eigenvectors (..., n, n), which are the columns. The signs of the vectors may differ from LAPACK's, and complex ones
+    by factors of length one.
 
     A multiple of the identity makes the matrix positive semidefinite; its singular values are found by rotations.
 
@@ -125,9 +126,9 @@ class SVD(_Jacobi):
 
     The input is A (..., m, n). Outputs are U (..., m, m), s (..., k) in descending order, and Vt (..., n, n), where
     k = min(m, n); U (..., m, k) and Vt (..., k, n) if the matrices are not full; or s alone. The signs of the vectors
-    may differ from LAPACK's.
+    may differ from LAPACK's, and complex ones by factors of length one.
 
-    Complex vectors may differ from LAPACK's by factors of length one. Rotations find ``U @ diag(s)`` and V of the matrix or of its transpose, whichever has no more columns than rows. The
+    Rotations find ``U @ diag(s)`` and V of the matrix or of its transpose, whichever has no more columns than rows. The
     QR factors of the former give U, orthogonal also where singular values are zero.
 
     `full_matrices`: whether U and Vt are square; `compute_uv`: whether there are U and Vt.

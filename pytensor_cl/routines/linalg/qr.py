@@ -107,7 +107,8 @@ class Householder(BlockedRoutine):
 
     def _fits_lanes(self, shape: tuple[int, ...], columns: int) -> bool:
         """Return whether matrices (count, m, n) with `columns` columns of Q are factored in the lanes of vectors."""
-        return self.schedule == "cpu" and not self.is_complex and shape[0] >= self.lanes and max(*shape[1:], columns) <= self.block
+        has_lanes = self.schedule == "cpu" and not self.is_complex
+        return has_lanes and shape[0] >= self.lanes and max(*shape[1:], columns) <= self.block
 
     def _factor_in_lanes(self, a: GpuArray, q: GpuArray | None, r: GpuArray | None, has_signs: bool = False) -> None:
         """Enqueue the first columns of Q and the first rows of R of A (count, m, n).
