@@ -4,11 +4,17 @@
 ## Operands    b0.. according to `operands`; the geometry has their strides in elements. `arrays`: what a step reads
 ##             and writes (pytensor_cl/routines/scan_loop/program.py).
 ## NDRange     (work-items): each takes a contiguous range of the chunks of a row (schedule cpu), or every so many.
-##             With a condition, the last operand takes the number of steps that were run.
+##             With a condition, the last operand takes the number of steps that were run. In chunks (`part` "maps" and
+##             "steps", without lanes and vectors), the last dimension of the shape is that of the chunks.
+## Chunks      A chunk is g.chunk steps. "maps" writes for each chunk but the last the map of its steps: the states
+##             behind it are entries * states before it + bases (`linear`, a LinearStep); and for the first chunk the
+##             states before it. Both are planes: number of the entry, member of the batch, chunk. "steps" reads the
+##             states before each chunk (starts.mako), and runs the steps; where `in_turn` is set for a member, its
+##             first work-item runs all steps.
 ## Invariants  Lanes run along the last axis. Lanes past its end repeat the last element. An output without some axis
 ##             is written by the work-item at position 0 of it.
 <%page args="name, arrays, operands, statements, geometry, axes, has_axes,
-             lanes, vectors, schedule, in_buffer, condition, condition_dtype"/>\
+             lanes, vectors, schedule, in_buffer, condition, condition_dtype, part='whole', linear=None"/>\
 <%!
 from pytensor_cl.codegen.dtypes import access_name, ctype, repeated, vector_type
 %>\
@@ -24,7 +30,7 @@ at = "[v]" if vectors > 1 else ""
 extent = f"[{vectors}]" if vectors > 1 else ""
 E = lambda a: range(len(a.elements))
 has_lane_axis = lambda k: any(d.kind == "axis" for d in operands[k].dims)
-every_axis = lambda k: sum(d.kind == "axis" for d in operands[k].dims) == axes or not has_axes
+every_axis = lambda k: sum(d.kind == "axis" for d in operands[k].dims) == axes - (part != "whole") or not has_axes
 
 
 def place(k, element, row):
@@ -74,6 +80,35 @@ def clear(a, element, first):
 
 held = [(a, array) for a, array in enumerate(arrays) if array.role not in ("sequence", "output")]
 first_held = {"state": 1, "sum": 0, "last": 1, "constant": 0}
+first_chunk, last_chunk = ("if (first == 0) ", "if (stop == n) ") if part == "steps" else ("", "")
+
+
+def initial(a, row, e):
+    """Load what a work-item holds of an array before the first step."""
+    at = {"state": f"{arrays[a].window - row}L", "sum": f"{row}L", "last": ""}[arrays[a].role]
+    return load(input_of[a], e, at)
+
+
+def plane(buffer, number):
+    return f"{buffer}[({number} * members + member) * chunks_in_row + first]"
+
+
+def start(a, row, e):
+    """Load what a work-item holds of an array before its first step."""
+    return plane("starts", linear.carried.index((a, row, e))) if part == "steps" else initial(a, row, e)
+
+
+def times(factor, state):
+    return f"{factor} * {state}" if factor else state
+
+
+def next_base(i):
+    parts = [times(factor, f"v{k}") for k, factor in linear.terms[i]]
+    return " + ".join([*parts, linear.bases[i]] if linear.bases[i] else parts) or "0"
+
+
+def next_entry(i, j):
+    return " + ".join(times(factor, f"m{k}_{j}") for k, factor in linear.terms[i] if (k, j) in linear.entries) or "0"
 %>\
 ${geometry.c_typedef(f"{name}_geometry")}
 
@@ -90,6 +125,11 @@ void ${name}(
 % if condition is not None:
     , __global long *steps_run
 % endif
+% if part == "maps":
+    , __global ${T(linear.dtype)} *maps, __global ${T(linear.dtype)} *starts
+% elif part == "steps":
+    , __global const ${T(linear.dtype)} *starts, __global const int *in_turn
+% endif
     )
 {
 % if in_buffer:
@@ -102,6 +142,9 @@ void ${name}(
 % for d in range(axes - 1):
     chunks *= g.shape[${d}];
 % endfor
+% if part != "whole":
+    const long members = chunks / chunks_in_row;
+% endif
 % if schedule == "cpu":
     const long end = partition_begin(chunks, 1, get_global_id(0) + 1, get_global_size(0));
     for (long chunk = partition_begin(chunks, 1, get_global_id(0), get_global_size(0)); chunk < end; ++chunk) {
@@ -110,7 +153,14 @@ void ${name}(
 % endif
         long rest = chunk / chunks_in_row;
         const long first = (chunk - rest * chunks_in_row) * g.vectors;
+% if part == "whole":
         const int count = (int)min(g.vectors, units - first);
+% else:
+        const long member = rest, begin = first * g.chunk;
+    % if part == "steps":
+        const long stop = in_turn[member] ? (first ? begin : n) : min(n, begin + g.chunk);
+    % endif
+% endif
 % for k, operand in enumerate(operands):
         __global ${"" if operand.is_output else "const "}${T(arrays[operand.number].dtype)} *p${k} =
             b${k} + g.at[${k}].offset + first * ${lanes} * g.at[${k}].axis[${axes - 1}];
@@ -133,6 +183,63 @@ void ${name}(
     % endfor
         }
 % endfor
+% if part == "maps":
+        const long stop = min(n, begin + g.chunk);
+        if (first == 0) {
+    % for i, state in enumerate(linear.carried):
+            ${plane("starts", i)} = ${initial(*state)};
+    % endfor
+        }
+        if (first == chunks_in_row - 1)
+            continue;
+    % for a, array in enumerate(arrays):
+        % for e in E(array) if array.role == "constant" else ():
+        const ${T(array.dtype)} x${array.reads[0]}_${e} = ${load(input_of[a], e, "")};
+        % endfor
+    % endfor
+        /* The map of the steps so far: m<state>_<column>, and v<state> without the states. */
+    % for i, j in linear.entries:
+        ${T(linear.dtype)} m${i}_${j} = ${int(i == j)};
+    % endfor
+    % for i in range(len(linear.carried)):
+        ${T(linear.dtype)} v${i} = 0;
+    % endfor
+        for (long t = begin; t < stop; ++t) {
+    % for a, array in enumerate(arrays):
+        % for e in E(array):
+            % if array.role == "sequence":
+            const ${T(array.dtype)} x${array.reads[0]}_${e} = ${load(input_of[a], e, "t")};
+            % elif array.role == "sum":
+            const ${T(array.dtype)} l${a}_${e} = ${load(input_of[a], e, f"t + {array.window - 1}")};
+                % for k, tap in zip(array.reads, array.taps):
+                    % if tap == array.window - 1:
+            const ${T(array.dtype)} x${k}_${e} = l${a}_${e};
+                    % endif
+                % endfor
+            % endif
+        % endfor
+    % endfor
+            ${linear.statements}
+    % for i in range(len(linear.carried)):
+            const ${T(linear.dtype)} next_v${i} = ${next_base(i)};
+    % endfor
+    % for i, j in linear.entries:
+            const ${T(linear.dtype)} next_m${i}_${j} = ${next_entry(i, j)};
+    % endfor
+    % for i in range(len(linear.carried)):
+            v${i} = next_v${i};
+    % endfor
+    % for i, j in linear.entries:
+            m${i}_${j} = next_m${i}_${j};
+    % endfor
+        }
+    % for number, (i, j) in enumerate(linear.entries):
+        ${plane("maps", number)} = m${i}_${j};
+    % endfor
+    % for i in range(len(linear.carried)):
+        ${plane("maps", len(linear.entries) + i)} = v${i};
+    % endfor
+% else:
         /* What is kept from step to step. h<array>_<row>_<element>: row q of a state was computed q steps ago. */
 % for a, array in held:
     % for q in range(array.window):
@@ -150,21 +257,21 @@ void ${name}(
         % if array.role == "constant":
             h${a}_0_${e}${at} = ${load(input_of[a], e, "")};
         % elif array.role == "last":
-            h${a}_1_${e}${at} = ${load(input_of[a], e, "")};
+            h${a}_1_${e}${at} = ${start(a, 1, e)};
         % elif array.role == "state":
             % for q in range(1, array.window + 1):
-            h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{array.window - q}L")};
-            ${keep(a, e, f"{array.window - q}L", f"h{a}_{q}_{e}{at}")}
+            h${a}_${q}_${e}${at} = ${start(a, q, e)};
+            ${first_chunk}${keep(a, e, f"{array.window - q}L", f"h{a}_{q}_{e}{at}")}
             % endfor
             % if condition is None:
-            ${clear(a, e, f"n + {array.window}")}
+            ${first_chunk}${clear(a, e, f"n + {array.window}")}
             % endif
         % elif array.role == "sum":
             % for q in range(array.window - 1):
             if (${q} < rows${a})
-                h${a}_${q}_${e}${at} = ${load(input_of[a], e, f"{q}L")};
+                h${a}_${q}_${e}${at} = ${start(a, q, e)};
             % endfor
-            for (long row = n + ${array.window - 1}; row < rows${a}; ++row)
+            ${first_chunk}for (long row = n + ${array.window - 1}; row < rows${a}; ++row)
                 ${keep(a, e, "row", load(input_of[a], e, "row"))}
         % endif
     % endfor
@@ -172,7 +279,7 @@ void ${name}(
 % for a, array in enumerate(arrays):
     % if array.role == "output" and condition is None:
         % for e in E(array):
-            ${clear(a, e, "n")}
+            ${first_chunk}${clear(a, e, "n")}
         % endfor
     % endif
 % endfor
@@ -180,7 +287,7 @@ void ${name}(
 % if condition is not None:
         long run = n;
 % endif
-        for (long t = 0; t < n; ++t) {
+        for (long t = ${"begin" if part == "steps" else "0"}; t < ${"stop" if part == "steps" else "n"}; ++t) {
             ${each}
 % for a, array in enumerate(arrays):
     % for e in E(array):
@@ -255,15 +362,16 @@ void ${name}(
 % for a, array in held:
     % for e in E(array):
         % if array.role == "last":
-            ${store(output_of[a], e, "", f"h{a}_1_{e}{at}")}
+            ${last_chunk}${store(output_of[a], e, "", f"h{a}_1_{e}{at}")}
         % elif array.role == "sum":
             % for q in range(array.window - 1):
-            if (n + ${q} < rows${a})
+            if (${"stop == n && " if part == "steps" else ""}n + ${q} < rows${a})
                 ${keep(a, e, f"n + {q}", f"h{a}_{q}_{e}{at}")}
             % endfor
         % endif
     % endfor
 % endfor
         }
+% endif
     }
 }

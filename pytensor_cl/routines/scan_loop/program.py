@@ -78,6 +78,40 @@ class LoopArray(NamedTuple):
         return self.role not in (SEQUENCE, CONSTANT)
 
 
+class Carried(NamedTuple):
+    """A number that is kept from step to step: ``h<array>_<row>_<element>`` in the kernel."""
+
+    array: int
+    row: int
+    element: int
+
+
+class LinearStep(NamedTuple):
+    """One step as an affine map of the numbers that it carries: ``new = coefficients * old + base``.
+
+    The states are `carried`, by number. Some states are only added up: no other state depends on them.
+    """
+
+    dtype: str  # dtype of all states
+    carried: tuple[Carried, ...]
+    columns: tuple[int, ...]  # states that are not only added up
+    bases: tuple[str, ...]  # C expression for each state; empty for zero
+    # For each state, pairs of a state that it depends on and the C expression of the coefficient; empty for one.
+    terms: tuple[tuple[tuple[int, str], ...], ...]
+    statements: (
+        str  # C statements for the expressions, from ``x<k>_<e>`` and the new rows ``l<array>_<e>`` of SUM arrays
+    )
+    preambles: tuple[str, ...]  # helper functions that the statements call
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """Places (state, column) that are not zero in the product of many steps, without those that are always one."""
+        reach = [{k for k, _ in terms} | {i} for i, terms in enumerate(self.terms)]
+        for _ in reach:
+            reach = [set().union(*(reach[k] for k in known)) for known in reach]
+        return tuple((i, j) for i, known in enumerate(reach) for j in self.columns if j in known)
+
+
 class StepFunction(Protocol):
     """C code of one step.
 
@@ -92,6 +126,9 @@ class StepFunction(Protocol):
 
     def statements(self, lanes: int) -> str:
         """Return statements that assign ``y<k>_<e>`` (declared by the kernel) from ``x<k>_<e>``."""
+
+    def linear(self, arrays: Sequence[LoopArray]) -> LinearStep | str:
+        """Return the step as an affine map of the states of these arrays, or the reason why it is none."""
 
 
 class LoopProgram:
