@@ -7,8 +7,9 @@
 ##             be lost, or where it or a state is not finite: nothing else is said about its states then.
 ## NDRange     (work-groups): one for each member of the batch.
 ## Invariants  `entries`: places (state, column) in a map; the diagonal is one at a state without a column. `bound`: the
-##             largest element of a map among the columns.
-<%page args="name, dtype, states, columns, entries, bound, group"/>\
+##             largest element of a map among the columns; `most`: the largest state: what was set to zero in maps does
+##             not matter to it.
+<%page args="name, dtype, states, columns, entries, bound, most, group"/>\
 <%!
 from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
@@ -152,7 +153,7 @@ void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_
 % endfor
     }
 % for i in S:
-    bounded &= fabs(s${i}) <= ${largest};
+    bounded &= fabs(s${i}) <= ${literal(most, dtype)};
 % endfor
 % if group > 1:
     atomic_and(&all_bounded, bounded);

@@ -120,7 +120,7 @@ class LoopStep:
         ]
         return "\n".join((*written.emitter.statements, *ends))
 
-    def linear(self, arrays: Sequence[LoopArray]) -> LinearStep | str:
+    def linear(self, arrays: Sequence[LoopArray], lanes: int) -> LinearStep | str:
         """Return the step as an affine map of the states, or the reason why it is none."""
         carried = [
             Carried(a, q, e)
@@ -132,7 +132,7 @@ class LoopStep:
         if len(dtypes) != 1 or not is_float(*dtypes):
             return "its states are not floating-point numbers of one dtype" if dtypes else "it has no states"
         (dtype,) = dtypes
-        emitter, axes, names = Emitter(1), Axes(), _Names(self.is_axis)
+        emitter, axes, names = Emitter(lanes), Axes(), _Names(self.is_axis)
         states = {c: Form(dtype, None, {k: None}) for k, c in enumerate(carried)}
         inputs = [names.cells(k, v.type, emitter, axes) for k, v in enumerate(self.graph.inputs)]
         for a, array in enumerate(arrays):

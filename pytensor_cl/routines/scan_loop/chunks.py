@@ -13,11 +13,11 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div
-from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
+from pytensor_cl.routines.base.limits import CACHE_LINE_BYTES, ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, WorkGroupLimits, ndrange
 from pytensor_cl.routines.scan_loop import limits
-from pytensor_cl.routines.scan_loop.places import Places, inputs_of, outputs_of
-from pytensor_cl.routines.scan_loop.program import LinearStep, LoopProgram
+from pytensor_cl.routines.scan_loop.places import Places, inputs_of, lost_rows, outputs_of
+from pytensor_cl.routines.scan_loop.program import STATE, LinearStep, LoopProgram
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device import DeviceInfo
@@ -27,7 +27,7 @@ from pytensor_cl.runtime.program import Kernel
 class Chunks(NamedTuple):
     """A division of time.
 
-    `steps`: steps of each chunk, but for the last one; `number`: how many chunks there are.
+    `steps`: steps of each chunk but the last one, which has the rest; `number`: how many chunks there are.
     """
 
     steps: int
@@ -48,17 +48,32 @@ class LoopArguments(NamedTuple):
     arrays: list[GpuArray]
 
 
-def chunks_of(info: DeviceInfo, schedule: str, steps: int, members: int) -> Chunks | None:
-    """Return the division of time of a batch of series; None where steps in turn are as fast."""
-    least, per_unit = {
-        "cpu": (limits.CHUNK_STEPS_CPU, limits.CHUNKS_PER_UNIT_CPU),
-        "simt": (limits.CHUNK_STEPS_SIMT, limits.CHUNKS_PER_UNIT_SIMT),
-    }[schedule]
-    wanted = min(steps // least, per_unit * info.compute_units // members)
-    if wanted < limits.LEAST_CHUNKS:
-        return None
-    length = ceil_div(steps, wanted)
-    return Chunks(length, ceil_div(steps, length))
+def wanted_chunks(info: DeviceInfo, schedule: str, lanes: int, steps: int, members: int) -> int:
+    """Return into how many chunks the steps of a batch of series are divided; 0 where steps in turn are as fast.
+
+    `lanes`: chunks that a work-item runs at a time.
+    """
+    if schedule == "simt":
+        wanted = min(steps // limits.CHUNK_STEPS_SIMT, limits.CHUNKS_PER_UNIT_SIMT * info.compute_units // members)
+        return wanted if wanted >= limits.LEAST_CHUNKS else 0
+    if members > max(1, lanes // 4):
+        return 0
+    return min(max(1, info.compute_units // members), steps // (lanes * limits.CHUNK_STEPS_CPU)) * lanes
+
+
+def chunks_of(wanted: int, lanes: int, itemsize: int, steps: int, free: int) -> Chunks:
+    """Return the division of time.
+
+    `free`: steps, from the first one, of which every output has all rows or none: the last chunk has the others.
+    """
+    if lanes == 1:
+        length = ceil_div(steps, wanted)
+        return Chunks(length, ceil_div(steps, length))
+    length = free // wanted
+    # Lanes that are an even number of cache lines apart share few sets of the cache.
+    while length * itemsize >= 2 * CACHE_LINE_BYTES and length * itemsize // CACHE_LINE_BYTES % 2 == 0:
+        length -= 1
+    return Chunks(length, wanted + 1)
 
 
 class ChunkedLoop:
@@ -71,8 +86,9 @@ class ChunkedLoop:
         self._context = context
         self._program = program
         self._schedule = schedule
+        self._lanes = chunk_lanes(program, schedule)
         self._limits = WorkGroupLimits(context)
-        found = program.step.linear(program.arrays)
+        found = program.step.linear(program.arrays, self._lanes)
         self.refusal = found if isinstance(found, str) else _refusal(found)
         if not isinstance(found, str):
             self._linear = found
@@ -90,17 +106,21 @@ class ChunkedLoop:
 
     def _source(self, part: str, places: Places) -> KernelSource:
         program, step = self._program, self._program.step
-        functions = dict.fromkeys((*step.preambles, *self._linear.preambles))
+        access: tuple[str, ...] = ()
+        if self._lanes > 1:
+            dtypes = dict.fromkeys(a.dtype for a in program.arrays)
+            access = tuple(render("common/vector_access", dtype=dtype, lanes=self._lanes) for dtype in dtypes)
+        functions = dict.fromkeys((*access, *step.preambles, *self._linear.preambles))
         return kernel_source(
             "scan_loop/loop",
             preambles=(render("common/partition"), places.place.c_typedef(), *functions),
             arrays=program.arrays,
             operands=places.operands,
-            statements=step.statements(1),
+            statements=step.statements(self._lanes),
             geometry=places.struct,
             axes=places.axes,
             has_axes=program.axes > 0,
-            lanes=1,
+            lanes=self._lanes,
             vectors=1,
             schedule=self._schedule,
             in_buffer=places.in_buffer,
@@ -129,14 +149,16 @@ class ChunkedLoop:
                 columns=linear.columns,
                 entries=linear.entries,
                 bound=float(np.finfo(linear.dtype).eps ** -0.5),
+                most=linear.most,
                 group=group,
             )
             return self._limits.kernel(source, None, group), group
 
         return self._limits.with_fitting_groups(make, lambda: None)
 
-    def launch(self, chunks: Chunks, given: LoopArguments) -> None:
-        """Enqueue the kernels."""
+    def launch(self, wanted: int, given: LoopArguments) -> None:
+        """Enqueue the kernels; `wanted`: about how many chunks."""
+        chunks = chunks_of(wanted, self._lanes, self._program.step.itemsize, given.steps, self._free_steps(given))
         members = prod(given.shape)
         allocate, queue = self._context.memory.allocate, self._context.queue
         itemsize = np.dtype(self._linear.dtype).itemsize
@@ -149,6 +171,17 @@ class ChunkedLoop:
         kernel.launch(queue, (group * members,), (group,), maps, starts, in_turn, *numbers)
         self._launch("steps", chunks, given, starts, in_turn)
 
+    def _free_steps(self, given: LoopArguments) -> int:
+        """Return how many of the first steps write into all outputs or, for outputs with the last rows only, none."""
+        free = given.steps
+        outputs = zip(self._program.outputs, given.arrays[len(inputs_of(self._program)) :], strict=True)
+        for number, output in outputs:
+            array = self._program.arrays[number]
+            lost = lost_rows(array, output, given.rows[number], given.steps)
+            if lost:
+                free = min(free, lost - (array.window if array.role == STATE else 0))
+        return max(0, free)
+
     def _launch(self, part: str, chunks: Chunks, given: LoopArguments, *scratch: object) -> None:
         places, kernel = self._kernels[part]
         arrays = given.arrays[: len(places.operands)]
@@ -156,13 +189,20 @@ class ChunkedLoop:
         order, shape = given.order[:axes], given.shape[:axes]
         numbers = {"vectors": 1, "chunk": chunks.steps, "shape": [*shape, chunks.number]}
         geometry = places.argument(arrays, [*order, ()], given.rows, given.steps, numbers)
-        sizes = self._sizes(kernel, prod(shape) * chunks.number)
+        sizes = self._sizes(kernel, prod(shape) * ceil_div(chunks.number, self._lanes))
         kernel.launch(self._context.queue, *sizes, geometry, *(array.buffer for array in arrays), *scratch)
 
     def _sizes(self, kernel: Kernel, items: int) -> Sizes:
         if self._schedule == "cpu":
             return (min(items, ITEMS_PER_UNIT * self._context.info.compute_units),), (1,)
         return ndrange(self._context, kernel, items, SMALL_GROUP_ITEMS)
+
+
+def chunk_lanes(program: LoopProgram, schedule: str) -> int:
+    """Return how many chunks a work-item runs at a time."""
+    if schedule == "simt":
+        return 1
+    return 8 if program.step.itemsize > 4 else 16
 
 
 def _refusal(linear: LinearStep) -> str:

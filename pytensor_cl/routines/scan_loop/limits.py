@@ -8,10 +8,9 @@ HELD_BYTES = 1 << 14  # size of the values that a work-item holds from step to s
 MAX_VECTORS = 8  # vectors that a work-item advances in turn, so that operations of one hide the latency of others
 
 # --- loops whose steps are affine maps, parallel over time ---
-LEAST_CHUNKS = 8  # chunks of a series: to map, scan and run them is three times the work of the steps in turn
+LEAST_CHUNKS = 8  # chunks of a series, schedule simt: to map, scan and run them is three times the work of the steps
 CHUNK_STEPS_SIMT = 32  # steps of a chunk at least, schedule simt: more chunks than work-items in flight bring nothing
 CHUNK_STEPS_CPU = 2048  # steps of a chunk at least, schedule cpu: two more launches cost as much as some thousand steps
 CHUNKS_PER_UNIT_SIMT = 256  # chunks per compute unit, schedule simt: work-items that hide the latency of a step
-CHUNKS_PER_UNIT_CPU = 1  # chunks per compute unit, schedule cpu
 MOST_MAP_NUMBERS = 32  # numbers of a chunk's map, at most: they are in registers
 SCAN_ITEMS = 128  # work-items of the work-group that multiplies the maps of chunks, schedule simt

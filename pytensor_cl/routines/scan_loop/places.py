@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.routines.base.routine import struct_argument
-from pytensor_cl.routines.scan_loop.program import OUTPUT, STATE, TIME, Dim, LoopProgram
+from pytensor_cl.routines.scan_loop.program import OUTPUT, STATE, TIME, Dim, LoopArray, LoopProgram
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
@@ -29,6 +29,15 @@ def inputs_of(program: LoopProgram) -> tuple[Operand, ...]:
 def outputs_of(program: LoopProgram) -> tuple[Operand, ...]:
     """Return the arrays that a loop writes."""
     return tuple(Operand(k, program.arrays[k].out_dims, True) for k in program.outputs)
+
+
+def lost_rows(program: LoopArray, output: GpuArray, rows: int, steps: int) -> int:
+    """Return how many of the first rows an output lacks; `rows`: those of the whole trace."""
+    if not output.size:
+        return 0
+    reached = {STATE: steps + program.window, OUTPUT: steps}.get(program.role, 0)
+    have = output.shape[program.out_dims.index(TIME)] if TIME in program.out_dims else 0
+    return max(rows, reached) - have
 
 
 class Places:
@@ -78,22 +87,19 @@ class Places:
         program = self._program.arrays[operand.number]
         strides: dict[Dim, int] = {}
         core: list[int] = []
-        have = 0
-        for dim, n, stride in zip(operand.dims, array.shape, array.layout.strides, strict=True):
+        for dim, stride in zip(operand.dims, array.layout.strides, strict=True):
             step = stride if array.size else 0
             if dim.kind == "core":
                 core.append(step)
             elif dim.kind != "one":
                 strides[dim] = step
-                have = n if dim == TIME else have
-        reached = {STATE: steps + program.window, OUTPUT: steps}.get(program.role, 0)
         # An array has at most one axis of a group.
         axes = [next((Dim("axis", axis) for axis in group if Dim("axis", axis) in strides), None) for group in order]
         return self.place.pack(
             offset=array.layout.offset if array.size else 0,
             time=strides.get(TIME, 0),
             rows=rows if array.size else 0,
-            lost=max(rows, reached) - have if operand.is_output and array.size else 0,
+            lost=lost_rows(program, array, rows, steps) if operand.is_output else 0,
             axis=[0 if axis is None else strides[axis] for axis in axes],
             # The work-item at position 0 of a dimension without axes is not the only one that writes an array.
             spread=[int(axis is None and bool(group)) for axis, group in zip(axes, order, strict=True)],

@@ -104,6 +104,16 @@ class LinearStep(NamedTuple):
     preambles: tuple[str, ...]  # helper functions that the statements call
 
     @property
+    def negligible(self) -> float:
+        """Elements of maps below this are set to zero; no state is larger than `most`."""
+        return 2.0 ** {"float32": -120, "float64": -1000}[self.dtype]
+
+    @property
+    def most(self) -> float:
+        """The largest state, in absolute value, to which maps are applied."""
+        return 2.0 ** {"float32": 90, "float64": 900}[self.dtype]
+
+    @property
     def entries(self) -> tuple[tuple[int, int], ...]:
         """Places (state, column) that are not zero in the product of many steps, without those that are always one."""
         reach = [{k for k, _ in terms} | {i} for i, terms in enumerate(self.terms)]
@@ -127,7 +137,7 @@ class StepFunction(Protocol):
     def statements(self, lanes: int) -> str:
         """Return statements that assign ``y<k>_<e>`` (declared by the kernel) from ``x<k>_<e>``."""
 
-    def linear(self, arrays: Sequence[LoopArray]) -> LinearStep | str:
+    def linear(self, arrays: Sequence[LoopArray], lanes: int) -> LinearStep | str:
         """Return the step as an affine map of the states of these arrays, or the reason why it is none."""
 
 

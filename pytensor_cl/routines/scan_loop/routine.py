@@ -14,7 +14,7 @@ from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.elemwise.routine import Copy
-from pytensor_cl.routines.scan_loop.chunks import ChunkedLoop, Chunks, LoopArguments, chunks_of
+from pytensor_cl.routines.scan_loop.chunks import ChunkedLoop, LoopArguments, chunk_lanes, wanted_chunks
 from pytensor_cl.routines.scan_loop.limits import HELD_BYTES, MAX_VECTORS
 from pytensor_cl.routines.scan_loop.places import Places, inputs_of, outputs_of
 from pytensor_cl.routines.scan_loop.program import OUTPUT, SEQUENCE, STATE, SUM, TIME, LoopArray, LoopProgram
@@ -42,7 +42,7 @@ class ScanLoop(Routine):
         self.output_dtypes = tuple(program.arrays[k].dtype for k in program.outputs)
         operands = (*inputs_of(program), *outputs_of(program))
         self._places = Places(context, program, operands, max(1, program.axes), "steps vectors")
-        self._lanes = 1 if self.schedule == "simt" or not program.axes else (8 if program.step.itemsize > 4 else 16)
+        self._lanes = chunk_lanes(program, self.schedule) if program.axes else 1
         self._is_while = program.condition is not None
         self._rolled = {
             (program.arrays[k].dtype, len(program.arrays[k].out_dims)): Copy(
@@ -228,8 +228,7 @@ class ScanLoop(Routine):
         order = [()] * (max(1, self.program.axes) - len(order)) + order
         shape = [max(1, merged.get(axes, 1)) for axes in order]
         given = LoopArguments(steps, rows, order, shape, list(self._with_memory(arrays)))
-        chunks = None if self._is_while else chunks_of(self.context.info, self.schedule, steps, prod(shape))
-        if chunks is not None and self._in_chunks(chunks, given):
+        if self._in_chunks(given):
             return
         lanes = self._lanes if shape[-1] > self._lanes // 4 else 1
         kernel = self._kernels[lanes]
@@ -240,8 +239,12 @@ class ScanLoop(Routine):
         buffers = [array.buffer for array in (*given.arrays, *extra)]
         kernel.launch(self.context.queue, *sizes, geometry, *buffers)
 
-    def _in_chunks(self, chunks: Chunks, given: LoopArguments) -> bool:
-        """Run the loop in chunks of time, if its steps are affine maps; return whether they are."""
+    def _in_chunks(self, given: LoopArguments) -> bool:
+        """Run the loop in chunks of time if that is faster; return whether it was run."""
+        lanes = chunk_lanes(self.program, self.schedule)
+        chunks = wanted_chunks(self.context.info, self.schedule, lanes, given.steps, prod(given.shape))
+        if self._is_while or not chunks:
+            return False
         reason = self._chunked.refusal
         self.methods.add(f"in turn: {reason}" if reason else "parallel over time")
         if not reason:
