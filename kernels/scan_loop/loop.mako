@@ -95,8 +95,11 @@ last_chunk = "if (is_rest) " if part == "steps" else ""
 
 def initial(a, row, e):
     """Load what a work-item holds of an array before the first step."""
-    at = {"state": f"{arrays[a].window - row}L", "sum": f"{row}L", "last": ""}[arrays[a].role]
-    return load(input_of[a], e, at)
+    return load(input_of[a], e, initial_row(a, row))
+
+
+def initial_row(a, row):
+    return {"state": f"{arrays[a].window - row}L", "sum": f"{row}L", "last": ""}[arrays[a].role]
 
 
 def plane(buffer, number, chunk):
@@ -119,8 +122,18 @@ def start(a, row, e):
     """Load what a work-item holds of an array before its first step."""
     if part != "steps":
         return initial(a, row, e)
-    pointer = plane("starts", linear.carried.index((a, row, e)), "at_chunk")
-    return f"({pointer})[0]" if lanes == 1 else f"load_{access_name(linear.dtype, lanes)}({pointer}, 1, last)"
+    i = linear.carried.index((a, row, e))
+    pointer = plane("starts", i, "at_chunk")
+    value = f"({pointer})[0]" if lanes == 1 else f"load_{access_name(linear.dtype, lanes)}({pointer}, 1, last)"
+    if i not in linear.roots:
+        return value
+    # The initial value has a sign.
+    pointer = f"p{input_of[a]} + {place(input_of[a], e, initial_row(a, row))}"
+    return f"sqrt({value}); if (begin == 0) h{a}_{row}_{e}{'' if lanes == 1 else '.s0'} = ({pointer})[0]"
+
+
+def squared(value):
+    return f"({value}) * ({value})"
 
 
 def times(factor, state):
@@ -129,7 +142,12 @@ def times(factor, state):
 
 def next_base(i):
     parts = [times(factor, f"v{k}") for k, factor in linear.terms[i]]
-    return " + ".join([*parts, linear.bases[i]] if linear.bases[i] else parts) or "0"
+    value = " + ".join([*parts, linear.bases[i]] if linear.bases[i] else parts) or zero(linear.dtype)
+    if i not in linear.roots:
+        return value
+    # Where a square may become negative all steps run in turn, because of what is no number.
+    signs = [f"({c} >= {zero(linear.dtype)})" for c in (*(c for _, c in linear.terms[i]), linear.bases[i]) if c]
+    return f"({' & '.join(signs)}) ? {value} : {repeated(linear.dtype, lanes, 'NAN')}" if signs else value
 
 
 def next_entry(i, j):
@@ -223,7 +241,7 @@ void ${name}(
     % endif
         if (is_rest) {
     % for i, state in enumerate(linear.carried):
-            ${put("starts", i, 0, initial(*state))}
+            ${put("starts", i, 0, squared(initial(*state)) if i in linear.roots else initial(*state))}
     % endfor
             continue;
         }

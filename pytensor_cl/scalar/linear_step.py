@@ -2,7 +2,7 @@
 
 Values of the step are carried through its operations as *forms*: a part without states, and a coefficient for each
 state. Operations on forms are exact algebra on these parts, such as ``(b + a x) c = b c + (a c) x``, so a coefficient
-has the rounding errors of its own operations only.
+has the rounding errors of its own operations only. A state whose square is such a map of squares, as the volatility of a GARCH process, is a `Root`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +34,22 @@ class Form:
         self.terms = terms
 
 
+class Root(Form):
+    """A square root of a form, or a state that is one, with either sign: its square is a form, and nothing else is."""
+
+    def __init__(self, square: Form) -> None:
+        super().__init__(square.dtype, None, None)
+        self.square = square
+
+
 class _LinearUnroller(Unroller):
     """Writes the nodes of a graph whose values may be forms."""
 
     def scalar(self, op: ps.ScalarOp, values: Sequence[Any], dtypes: Sequence[str]) -> tuple[Any, ...]:
         if not any(isinstance(v, Form) for v in values):
             return super().scalar(op, values, dtypes)
+        if isinstance(op, ps.Sqr) and isinstance(values[0], Root) and values[0].dtype == dtypes[0]:
+            return (values[0].square,)
         rule = _SCALAR_RULES.get(type(op))
         is_known = all(v.terms is not None for v in values if isinstance(v, Form))
         found = rule(self, values, dtypes[0]) if rule and is_known and dtypes[0] in FLOATS else None
@@ -149,6 +159,10 @@ def _switch(run: _LinearUnroller, values: Sequence[Any], dtype: str) -> Form | N
     return Form(dtype, chosen([form.base or zero for form in forms]), terms)
 
 
+def _sqrt(run: _LinearUnroller, values: Sequence[Any], dtype: str) -> Form:
+    return Root(run.form(values[0], dtype))
+
+
 def _same(run: _LinearUnroller, values: Sequence[Any], dtype: str) -> Form | None:
     form = run.cast(values[-1], dtype)
     return form if isinstance(form, Form) else Form(dtype, form, {})
@@ -161,6 +175,7 @@ _SCALAR_RULES: dict[type[ps.ScalarOp], ScalarRule] = {
     ps.Mul: _mul,
     ps.Neg: _neg,
     ps.Second: _same,
+    ps.Sqrt: _sqrt,
     ps.Sub: _sub,
     ps.Switch: _switch,
     ps.TrueDiv: _true_div,
@@ -172,8 +187,10 @@ def unroll_forms(graph: FunctionGraph, inputs: Sequence[Cells], emitter: Emitter
     return _LinearUnroller(emitter, Axes(), MOST_STATEMENTS).run(graph, inputs)
 
 
-def form_of(value: Any, dtype: str, emitter: Emitter) -> Form | None:
-    """Return an element of an output in another dtype as a form; None if it is no affine function of the states."""
+def form_of(value: Any, dtype: str, emitter: Emitter, is_root: bool) -> Form | None:
+    """Return a new state, or (`is_root`) its square, as a form; None if it is no affine function of the states."""
+    if is_root:
+        return value.square if isinstance(value, Root) else None
     form = _LinearUnroller(emitter, Axes(), MOST_STATEMENTS).form(value, dtype)
     return None if form.terms is None else form
 

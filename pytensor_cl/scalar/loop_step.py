@@ -30,7 +30,7 @@ from pytensor_cl.routines.scan_loop.program import (
     LoopProgram,
 )
 from pytensor_cl.scalar.base import Unsupported
-from pytensor_cl.scalar.linear_step import Form, form_of, is_float, unroll_forms
+from pytensor_cl.scalar.linear_step import Form, Root, form_of, is_float, unroll_forms
 from pytensor_cl.scalar.unrolled import Axes, CannotUnroll, Cells, check_dtype, input_value, unroll
 
 LARGE = 16
@@ -131,23 +131,37 @@ class LoopStep:
         dtypes = {arrays[c.array].dtype for c in carried}
         if len(dtypes) != 1 or not is_float(*dtypes):
             return "its states are not floating-point numbers of one dtype" if dtypes else "it has no states"
-        (dtype,) = dtypes
+        try:
+            found = self._forms(arrays, carried, frozenset(), lanes)
+            if not isinstance(found, LinearStep):
+                found = self._forms(arrays, carried, found, lanes)
+        except CannotUnroll as error:
+            return str(error)
+        return found if isinstance(found, LinearStep) else "a step is not an affine function of its states"
+
+    def _forms(
+        self, arrays: Sequence[LoopArray], carried: Sequence[Carried], roots: frozenset[int], lanes: int
+    ) -> LinearStep | frozenset[int]:
+        """Return the step as a map, `roots` by their squares, or else the states that are no affine functions."""
         emitter, axes, names = Emitter(lanes), Axes(), _Names(self.is_axis)
-        states = {c: Form(dtype, None, {k: None}) for k, c in enumerate(carried)}
         inputs = [names.cells(k, v.type, emitter, axes) for k, v in enumerate(self.graph.inputs)]
+        plain = [Form(arrays[c.array].dtype, None, {k: None}) for k, c in enumerate(carried)]
+        states = {c: Root(plain[k]) if k in roots else plain[k] for k, c in enumerate(carried)}
         for a, array in enumerate(arrays):
             for k, tap in zip(array.reads, array.taps, strict=False):
                 for e in range(len(array.elements)):
                     inputs[k].values.flat[e] = states.get(Carried(a, tap, e), inputs[k].values.flat[e])
-        try:
-            outputs = unroll_forms(self.graph, inputs, emitter)
-        except CannotUnroll as error:
-            return str(error)
-        forms = [form_of(_next_value(arrays[c.array], c, states, outputs, emitter), dtype, emitter) for c in carried]
+        outputs = unroll_forms(self.graph, inputs, emitter)
+        new = [_next_value(arrays[c.array], c, states, outputs, emitter) for c in carried]
+        dtype = arrays[carried[0].array].dtype
+        forms = [form_of(value, dtype, emitter, k in roots) for k, value in enumerate(new)]
         known = [form for form in forms if form is not None]
         if len(known) < len(forms):
-            return "a step is not an affine function of its states"
-        return _linear_step(dtype, carried, known, emitter)
+            return frozenset(k for k, form in enumerate(forms) if form is None)
+        # A state that only stays as it is keeps its sign, which its square has not; a square to which another state
+        # is added may become negative.
+        refused = {k for k in roots if new[k] in states.values() or not roots.issuperset(known[k].terms or ())}
+        return frozenset(refused) or _linear_step(dtype, carried, known, roots, emitter)
 
 
 def _rows_between_steps(array: LoopArray) -> range:
@@ -170,7 +184,9 @@ def _next_value(
     return states.get(Carried(number, row + 1, e), input_value(emitter, f"l{number}_{e}", array.dtype))
 
 
-def _linear_step(dtype: str, carried: Sequence[Carried], forms: Sequence[Form], emitter: Emitter) -> LinearStep:
+def _linear_step(
+    dtype: str, carried: Sequence[Carried], forms: Sequence[Form], roots: frozenset[int], emitter: Emitter
+) -> LinearStep:
     def text(value: Value | None) -> str:
         return "" if value is None else emitter.bind(value).text
 
@@ -179,7 +195,7 @@ def _linear_step(dtype: str, carried: Sequence[Carried], forms: Sequence[Form], 
     read = {k for i, own in enumerate(terms) for k, c in own if k != i or c}
     columns = tuple(k for k in range(len(carried)) if k in read or not any(j == k for j, _ in terms[k]))
     statements, preambles = "\n".join(emitter.statements), tuple(emitter.preambles)
-    return LinearStep(dtype, tuple(carried), columns, bases, terms, statements, preambles)
+    return LinearStep(dtype, tuple(carried), columns, bases, terms, tuple(sorted(roots)), statements, preambles)
 
 
 def _inner_graph(op: Scan) -> FunctionGraph:

@@ -167,6 +167,28 @@ def test_steps_in_turn_where_maps_lose_digits(context, rng):
     assert methods(f) == [(PARALLEL,)]
 
 
+def test_square_roots(context, rng):
+    """The volatility of a GARCH process, whose squares are affine; it may begin with a sign, or become no number."""
+    y, omega, beta, start = pt.dvector("y"), *pt.dscalars("omega", "beta", "start")
+    states, before = scan(
+        lambda y, x, omega, beta: [pt.sqrt(omega + 0.3 * y**2 + beta * x**2), x * y],
+        sequences=[y],
+        outputs_info=[start, None],
+        non_sequences=[omega, beta],
+    )
+    f = opencl([y, omega, beta, start], [states, before])
+    noise = rng.normal(size=STEPS)
+    for values in ((0.1, 0.9, -0.5), (0.1, 1.01, 2.0), (0.1, -0.2, 0.3), (-0.3, 1.0, 9.0), (-3.0, 0.5, 2.0)):
+        wanted = [values[2]]
+        with np.errstate(invalid="ignore"):
+            for value in noise:
+                wanted.append(np.sqrt(values[0] + 0.3 * value**2 + values[1] * wanted[-1] ** 2))
+        got = f(noise, *values)
+        np.testing.assert_allclose(got[0], wanted[1:], rtol=1e-9)
+        np.testing.assert_allclose(got[1], wanted[:-1] * noise, rtol=1e-9)
+    assert methods(f) == [(PARALLEL,)]
+
+
 def test_members_of_a_batch_are_in_turn_one_by_one(context, rng):
     """A member whose map grows has no effect on the others."""
     inputs, x = recurrence("float64")
@@ -201,6 +223,7 @@ def test_steps_that_are_not_affine_maps(context):
         lambda e, x: e / x,
         lambda e, x: pt.switch(x > 0, x, e),
         lambda e, x: pt.maximum(x, e),
+        lambda e, x: pt.sqrt(x + pt.sqr(e)),
         lambda e, x: x**2 / 2 + e,
         lambda e, x: pt.cast(pt.cast(x, "int64"), "float64") + e,
     ):

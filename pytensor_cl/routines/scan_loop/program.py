@@ -98,9 +98,9 @@ class LinearStep(NamedTuple):
     bases: tuple[str, ...]  # C expression for each state; empty for zero
     # For each state, pairs of a state that it depends on and the C expression of the coefficient; empty for one.
     terms: tuple[tuple[tuple[int, str], ...], ...]
-    statements: (
-        str  # C statements for the expressions, from ``x<k>_<e>`` and the new rows ``l<array>_<e>`` of SUM arrays
-    )
+    roots: tuple[int, ...]  # states of which the square is mapped; the new state is the square root of the new square
+    # C statements for the expressions, from ``x<k>_<e>`` and the new rows ``l<array>_<e>`` of SUM arrays.
+    statements: str
     preambles: tuple[str, ...]  # helper functions that the statements call
 
     @property
