@@ -26,6 +26,7 @@ def _forced(schedule, monkeypatch):
     monkeypatch.setattr(DeviceInfo, "schedule", property(lambda self: schedule))
     monkeypatch.setattr(limits, "CHUNK_STEPS_CPU", 8)
     monkeypatch.setattr(limits, "CHUNK_STEPS_SIMT", 16)
+    monkeypatch.setattr(limits, "LEAST_STEPS_SIMT", 128)
     monkeypatch.setattr(limits, "CHUNKS_PER_UNIT_SIMT", 64)
 
 

@@ -6,7 +6,7 @@ of the loop itself. So results differ from those of steps in turn by rounding er
 """
 
 from functools import cached_property
-from math import prod
+from math import isqrt, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +54,11 @@ def wanted_chunks(info: DeviceInfo, schedule: str, lanes: int, steps: int, membe
     `lanes`: chunks that a work-item runs at a time.
     """
     if schedule == "simt":
-        wanted = min(steps // limits.CHUNK_STEPS_SIMT, limits.CHUNKS_PER_UNIT_SIMT * info.compute_units // members)
-        return wanted if wanted >= limits.LEAST_CHUNKS else 0
+        # A work-item runs steps / chunks steps, and one of the scan multiplies chunks / SCAN_ITEMS maps.
+        shortest = isqrt(steps * limits.SCAN_ITEMS // limits.SCAN_STEPS)
+        in_flight = limits.CHUNKS_PER_UNIT_SIMT * info.compute_units // members
+        wanted = min(steps // limits.CHUNK_STEPS_SIMT, in_flight, shortest)
+        return wanted if wanted >= limits.LEAST_CHUNKS and steps >= limits.LEAST_STEPS_SIMT else 0
     if members > max(1, lanes // 4):
         return 0
     return min(max(1, info.compute_units // members), steps // (lanes * limits.CHUNK_STEPS_CPU)) * lanes
