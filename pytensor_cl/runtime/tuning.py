@@ -48,6 +48,9 @@ PARAMETERS: dict[str, Parameter] = {
     "reduction.group": Parameter(256, (64, 128, 512), "simt", "work-items of a work-group"),
     "reduction.groups_per_unit": Parameter(8, (4, 16, 32), "simt", "work-groups that keep a compute unit busy"),
     "reduction.min_thread": Parameter(16, (4, 8, 32, 64), "simt", "elements that a work-item reduces at least"),
+    "reduction.one_launch": Parameter(
+        1, (0,), "simt", "1: both passes in one launch, where the driver has the feature last_group"
+    ),
     "gemm.tile": Parameter(
         0,
         (122, 83, 82, 62, 44, 43, 42),
