@@ -685,10 +685,8 @@ class Scatter(Indexing):
         arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
         lanes = self._vector_lanes(shape, steps, (unit, *(step for _, step in runs)))
         sources = [sorted_source(self, self._bytes(1), preambles=half, lanes=n, **arguments) for n in (lanes, 1)]
-        sizes = span, count, elements
-        sort = plan_sorted(
-            self, sources, lanes, _dtype_of(index), sizes, geometry, accumulates=self.accumulate, is_checked=self.is_checked
-        )
+        sizes, how = (span, count, elements), {"accumulates": self.accumulate, "is_checked": self.is_checked}
+        sort = plan_sorted(self, sources, lanes, _dtype_of(index), sizes, geometry, **how)
         return _Sorted(self.positions(selection, index), sort)
 
     def _vector_lanes(self, shape: Shape, steps: Strides, distances: Sequence[int]) -> int:
