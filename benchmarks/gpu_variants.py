@@ -1,4 +1,4 @@
-"""What is to be chosen by a measurement on a GPU: forms of float32 products, scatter-adds, reductions in one launch.
+"""Time on a GPU what a measurement has to choose: forms of float32 products, scatter-adds, reductions in one launch.
 
 usage: python benchmarks/gpu_variants.py OUT.json [--device opencl:gpu] [--seconds 55] [--scale 1]
                                          [--only products scatter reductions]
