@@ -5,7 +5,7 @@
 /* What the work-item wrote to global memory before is seen by other work-groups before what it writes afterwards. */
 static inline void device_fence(void)
 {
-#ifdef cl_nv_pragma_unroll
+#if defined(__NV_CL_C_VERSION) || defined(cl_nv_pragma_unroll) || defined(cl_nv_compiler_options)
     asm volatile("membar.gl;" : : : "memory");
 #else
     mem_fence(CLK_GLOBAL_MEM_FENCE);

@@ -620,7 +620,11 @@ def _float_atomics(device: Device, text: str) -> bool:
     return True
 
 
+# Where none of the macros is, kernels/common/device_fence.mako does not use the instruction.
 _LAST_GROUP = """
+#if !(defined(__NV_CL_C_VERSION) || defined(cl_nv_pragma_unroll) || defined(cl_nv_compiler_options))
+#error "no macro of NVIDIA"
+#endif
 __kernel void probe_last_group(__global uint *parts, volatile __global int *counter, __global uint *o, const uint turn)
 {
     __local int is_last;
