@@ -2,7 +2,8 @@
 
 Values of the step are carried through its operations as *forms*: a part without states, and a coefficient for each
 state. Operations on forms are exact algebra on these parts, such as ``(b + a x) c = b c + (a c) x``, so a coefficient
-has the rounding errors of its own operations only. A state whose square is such a map of squares, as the volatility of a GARCH process, is a `Root`.
+has the rounding errors of its own operations only. A state whose square is such a map of squares, as the volatility of
+a GARCH process, is a `Root`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

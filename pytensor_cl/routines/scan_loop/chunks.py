@@ -35,7 +35,7 @@ class Chunks(NamedTuple):
 
 
 class LoopArguments(NamedTuple):
-    """What a launch of a loop is about.
+    """Arguments of a launch of a loop.
 
     `rows`: rows of the whole trace of each array of the program; `order`, `shape`: axes that share each dimension, and
     its length; `arrays`: inputs and outputs.
