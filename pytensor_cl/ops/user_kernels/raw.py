@@ -48,7 +48,7 @@ class _Operand(NamedTuple):
 
 
 class RawUse(NamedTuple):
-    """How an Op uses a raw kernel.
+    """Signature, launch, shapes and outputs of an Op of a raw kernel.
 
     `signature`: dimensions of inputs and outputs; `output_types`: for each output the name of an input or a dtype;
     None: as the kernel declares them; `launch`: computes a launch; `shape_function`: computes the shapes of outputs
