@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.context import Context, Settings
+from pytensor_cl.runtime.tuning import DEFAULTS
 
 CASES = [  # shape, axes, operation, dtype, dtype of the accumulators
     ((100_003,), (0,), "add", "float32", "float64"),
@@ -20,6 +22,12 @@ def launched(context, monkeypatch):
     found, enqueue = [], context.queue._enqueue
     monkeypatch.setattr(context.queue, "_enqueue", lambda *a, **k: found.append(a) or enqueue(*a, **k))
     return found
+
+
+@pytest.fixture(autouse=True)
+def in_one_launch(monkeypatch):
+    """The passes are joined on request."""
+    monkeypatch.setitem(DEFAULTS, "reduction.one_launch", 1)
 
 
 def test_of_two_contexts_by_turns(context, rng, monkeypatch):
