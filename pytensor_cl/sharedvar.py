@@ -5,7 +5,6 @@ for other code, and the value on their device for functions of mode OPENCL. It i
 """
 
 import copy
-import os
 import sys
 from collections.abc import Callable, Sequence
 from threading import RLock
@@ -16,6 +15,7 @@ from pytensor.compile.sharedvalue import SharedVariable, shared_constructor
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl.forks import at_fork
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.interchange import on_device
 from pytensor_cl.runtime.registry import get_context
@@ -42,7 +42,7 @@ def _after_fork() -> None:
     _state = RLock()  # another thread of the parent may have held it
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 class DeviceCell(list[Any]):

@@ -23,8 +23,10 @@ from pytensor_cl.runtime.registry import change_settings, define_contexts, get_c
 
 ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 """Whether to take every case, however long it takes."""
-SHARE = os.environ.get("PYTENSOR_CL_SHARE") or "1/1"
-"""Which part of the tests runs, by their names."""
+SHARE = os.environ.get("PYTENSOR_CL_SHARE")
+"""Which part of the tests runs, by their names; where it is not set, `DEFAULT_SHARE`, or all tests that were named."""
+DEFAULT_SHARE = "1/3"
+"""The part that ``pytest`` without paths, ``-k`` and ``-m`` runs."""
 CPU_DRIVERS = ("pocl", "intel")
 NumbaFunction.compiles_in_thread = False  # a test counts the calls until another backend is tried
 pytensor.config.opencl__select_backend = False  # the arrays of tests are small: the kernels shall see them all the same
@@ -94,11 +96,25 @@ def context(request):
     return context_of(request.param)
 
 
-def pytest_report_header():
-    """How long a run takes: without kernels in the caches, drivers compile for most of the time."""
+def _share(config):
+    """The share of the tests that runs; the processes of pytest-xdist have that of the main process."""
+    if hasattr(config, "workerinput"):
+        return config.workerinput["share"]
+    is_chosen = config.args_source is config.ArgsSource.ARGS or config.option.keyword or config.option.markexpr
+    return SHARE or ("1/1" if is_chosen else DEFAULT_SHARE)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Hand the share to a process of pytest-xdist."""
+    node.workerinput["share"] = _share(node.config)
+
+
+def pytest_report_header(config):
+    """Which tests run: without kernels in the caches, drivers compile for most of the time."""
     return (
-        f"OpenCL drivers: {', '.join(DRIVERS)}. All tests of one driver take about 6 minutes on two cores, 15 the first "
-        "time; 'pytest -n 0 tests/ops' or a file takes less"
+        f"OpenCL drivers: {', '.join(DRIVERS)}; share of the tests: {_share(config)} (PYTENSOR_CL_SHARE=1/1 for all). "
+        "The default of 'pytest' alone is a third; 'pytest tests/ops', or a file, runs all tests in it"
     )
 
 
@@ -129,9 +145,9 @@ def _chance(item):
     return crc32(name.encode())
 
 
-def _is_in_share(item):
-    """Whether a test belongs to the share of PYTENSOR_CL_SHARE, such as 1/24; schedules and drivers have the same."""
-    count, parts = map(int, SHARE.split("/"))
+def _is_in_share(item, share):
+    """Whether a test belongs to a share such as 1/24; schedules and drivers have the same."""
+    count, parts = map(int, share.split("/"))
     name = re.sub(r"\b(cpu|simt)\b", "", item.nodeid)
     for driver in DRIVERS:
         name = name.replace(driver, "")
@@ -174,7 +190,8 @@ def pytest_collection_modifyitems(config, items):
     Schedule simt, which CPUs have for tests alone, gets each case on one of two drivers. Which cases run where depends on
     the names alone. PYTENSOR_CL_SWEEPS=all runs all everywhere.
     """
-    _leave_out(config, items, {item for item in items if not _is_in_share(item)})
+    share = _share(config)
+    _leave_out(config, items, {item for item in items if not _is_in_share(item, share)})
     if ALL:
         return
     groups = defaultdict(list)

@@ -5,12 +5,13 @@ gets both as they are, locked for ever. So a fork waits for that thread. If it t
 waits for the thread that forks, the child compiles nothing with NUMBA.
 """
 
-import os
 import sys
 from importlib import import_module
 from threading import RLock, local
 from time import monotonic
 from typing import Any
+
+from pytensor_cl.forks import at_fork
 
 WAIT_SECONDS = 60.0
 """Seconds for which a fork waits for other threads."""
@@ -83,4 +84,4 @@ def _after_fork_in_child() -> None:
     _State.is_locked = _State.is_locked or not _fork.has_all
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

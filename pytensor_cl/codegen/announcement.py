@@ -26,6 +26,8 @@ def _folder() -> Path:
 
 
 def _is_running(process: int) -> bool:
+    if os.name == "nt":  # where `os.kill` ends the process
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -42,12 +42,13 @@ def replacing(path: Path, *, is_durable: bool = False) -> Iterator[Path]:
         raise
     if is_durable:
         remove_stale(path.parent, f"{escape(path.name)}.*.tmp")
-        _flush(path.parent)
+        with suppress(PermissionError):  # Windows opens no folders
+            _flush(path.parent)
 
 
 def _flush(path: Path) -> None:
     """Write a file, or the names in a folder, from the memory of the operating system to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes what can be written
     try:
         os.fsync(handle)
     finally:

@@ -4,14 +4,13 @@ Compiled kernels are run as they are found, so a folder that somebody else owns 
 """
 
 import os
+import shutil
 import stat
 import sys
 import tempfile
 import time
 from contextlib import suppress
-from grp import getgrgid
 from pathlib import Path
-from pwd import getpwuid
 
 import platformdirs
 
@@ -92,6 +91,9 @@ def may_be_read(folder: Path) -> bool:
 
 def _is_of_one_user(group: int) -> bool:
     """Return whether a group is that of this user alone, which has the user's name, as where the umask is 002."""
+    from grp import getgrgid  # Windows has neither
+    from pwd import getpwuid
+
     try:
         name, found = getpwuid(os.geteuid()).pw_name, getgrgid(group)
     except KeyError:  # a user or a group without a name
@@ -103,7 +105,9 @@ def _reading_problem(folder: Path) -> str:
     status = folder.stat()
     if not _is_own(status):
         return "it belongs to another user"
-    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_of_one_user(status.st_gid)):
+    # On Windows the bits say nothing; the folders of a user are private there.
+    mode = status.st_mode if hasattr(os, "geteuid") else 0
+    if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_of_one_user(status.st_gid)):
         return f"other users may write to it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 makes it private)"
     with os.scandir(folder):
         return ""
@@ -126,6 +130,8 @@ def free_bytes(folder: Path) -> int:
     with suppress(OSError):
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
+        if not hasattr(os, "statvfs"):  # Windows
+            return shutil.disk_usage(folder).free
         status = os.statvfs(folder)
         if not status.f_blocks:
             return sys.maxsize

@@ -7,19 +7,26 @@ makes such a folder finds out, and removes it.
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cache
 from pathlib import Path
 
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.codegen.folders import free_bytes, is_own, may_be_read, problem_of
 
+if sys.platform == "win32":
+    from msvcrt import LK_NBLCK, locking
+else:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
 _PREFIX = "pytensor-cl-cache-"
 _LOCK, _DRAFT = "lock", "new"
+_NEW_SECONDS = 60.0  # age of a folder from which its file is locked, on Windows
 
 
 @dataclass
@@ -76,8 +83,11 @@ def _new_folder(parent: Path) -> Path:
         shutil.rmtree(abandoned, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     atexit.register(_remove, folder, os.getpid())
-    _made.locks.append(_locked(folder / _DRAFT, os.O_CREAT))
-    (folder / _DRAFT).replace(folder / _LOCK)  # locked before others look for it
+    if sys.platform == "win32":  # a file that is open cannot be renamed
+        _made.locks.append(_locked(folder / _LOCK, os.O_CREAT))
+    else:
+        _made.locks.append(_locked(folder / _DRAFT, os.O_CREAT))
+        (folder / _DRAFT).replace(folder / _LOCK)  # locked before others look for it
     _made.folders.append(folder)
     return folder
 
@@ -89,7 +99,10 @@ def _locked(file: Path, flags: int = 0) -> int:
     """
     handle = os.open(file, os.O_RDWR | flags, 0o600)
     try:
-        flock(handle, LOCK_EX | LOCK_NB)
+        if sys.platform == "win32":
+            locking(handle, LK_NBLCK, 1)
+        else:
+            flock(handle, LOCK_EX | LOCK_NB)
     except OSError:
         os.close(handle)
         raise
@@ -101,7 +114,8 @@ def abandoned_folders() -> Iterator[Path]:
     for parent in _places():
         for folder in parent.glob(f"{_PREFIX}*"):
             with suppress(OSError):
-                if is_own(folder):
+                is_new = time.time() - folder.stat().st_mtime < _NEW_SECONDS
+                if is_own(folder) and not (is_new and sys.platform == "win32"):
                     os.close(_locked(folder / _LOCK))
                     yield folder
 

@@ -4,10 +4,10 @@ OpenCL drivers do not work after a fork: their threads are the parent's. A child
 not use any device, and must not even release the parent's objects.
 """
 
-import os
 from typing import Any, NoReturn
 
 from pytensor_cl.errors import ForkedProcessError
+from pytensor_cl.forks import at_fork
 from pytensor_cl.runtime.device import are_drivers_loaded
 
 _opened: list[Any] = []
@@ -54,4 +54,4 @@ def _after_fork() -> None:
         context.queue = context.memory = context.programs = context.mappings = context.staging = _ForkedStub()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

@@ -5,13 +5,14 @@ seconds. And if the first Python code after the signal is a function that C has 
 `ctypes` prints it, and continues. LLVM calls such functions of NUMBA when it has compiled a module.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
+
+from pytensor_cl.forks import at_fork
 
 LONG_WAIT_SECONDS = 0.25
 """Seconds of a wait for a device after which the next wait is expected to be long as well."""
@@ -85,7 +86,7 @@ _idle: list[ThreadPoolExecutor] = []
 Where a thread ends that has called a driver, the driver releases what it has for the thread. NVIDIA's may fail if
 another thread calls it meanwhile.
 """
-os.register_at_fork(after_in_child=_idle.clear)  # a forked process has only the thread that forked
+at_fork(after_in_child=_idle.clear)  # a forked process has only the thread that forked
 
 
 def in_another_thread[Result](work: Callable[[], Result], keeps_thread: bool) -> Result:

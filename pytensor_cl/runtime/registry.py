@@ -1,7 +1,6 @@
 """Context names: which device each one means, and its context, which is opened when it is first used."""
 
 import copyreg
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import numpy as np
 
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, DeviceNotFound, OpenCLError, UnusableDevice
+from pytensor_cl.forks import at_fork
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, Settings, open_entry
@@ -381,4 +381,4 @@ def _after_fork() -> None:
     _registry.lock = Lock()  # another thread of the parent may have held it
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

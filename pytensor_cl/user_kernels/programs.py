@@ -1,7 +1,6 @@
 """Programs of raw kernels: built once for each text, options and device, and their kernels."""
 
 import hashlib
-import os
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pytensor_cl.errors import CompilationError, OpenCLError
+from pytensor_cl.forks import at_fork
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
@@ -298,4 +298,4 @@ def _after_fork() -> None:
     _contexts_lock = Lock()  # another thread of the parent may have held it
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

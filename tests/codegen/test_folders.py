@@ -49,7 +49,7 @@ def test_folders_that_exist_keep_their_mode(tmp_path):
 @pytest.mark.parametrize("bits", [0o720, 0o702, 0o777])
 def test_a_folder_that_others_may_write_is_not_used(tmp_path, bits, unannounced, monkeypatch):
     group = SimpleNamespace(gr_name="staff", gr_mem=[])
-    monkeypatch.setattr(folders, "getgrgid", lambda number: group)
+    monkeypatch.setattr("grp.getgrgid", lambda number: group)
     tmp_path.chmod(bits)
     assert "other users may write to it" in problem_of(tmp_path)
     assert expected_problem(tmp_path) == problem_of(tmp_path)
@@ -65,8 +65,8 @@ def test_a_folder_that_others_may_write_is_not_used(tmp_path, bits, unannounced,
 @pytest.mark.parametrize(("members", "is_used"), [([], True), (["me"], True), (["me", "you"], False)])
 def test_a_group_of_one_user_is_that_user(tmp_path, monkeypatch, members, is_used):
     """Folders that other programs have made with a umask of 002."""
-    monkeypatch.setattr(folders, "getpwuid", lambda number: SimpleNamespace(pw_name="me"))
-    monkeypatch.setattr(folders, "getgrgid", lambda number: SimpleNamespace(gr_name="me", gr_mem=members))
+    monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name="me"))
+    monkeypatch.setattr("grp.getgrgid", lambda number: SimpleNamespace(gr_name="me", gr_mem=members))
     tmp_path.chmod(0o775)
     assert (problem_of(tmp_path) == "") == is_used
     tmp_path.chmod(0o777)

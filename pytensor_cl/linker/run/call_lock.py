@@ -5,7 +5,6 @@ before the first one has ended. `SerialFunction` sets and clears `held` itself, 
 takes a microsecond. The code here runs when several threads call at once, or when a call calls the function again.
 """
 
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from pytensor_cl._compat.serial_function import SerialFunction
+from pytensor_cl.forks import at_fork
 from pytensor_cl.linker.types import Cell
 
 POLL_SECONDS = 0.05
@@ -241,4 +241,4 @@ def _after_fork() -> None:
         lock.held = lock.is_held_above(frame)  # a call that forks goes on in the child
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

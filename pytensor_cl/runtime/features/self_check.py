@@ -41,7 +41,8 @@ _FIRST, _NEXT = 90, 20
 
 _COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.features.probe_process")
 
-_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP, signal.SIGSYS}
+_CRASH_NAMES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGSYS")
+_CRASHES = {getattr(signal, name) for name in _CRASH_NAMES if hasattr(signal, name)}
 """Signals with which a driver ends a process. Others come from outside."""
 
 _LACKS = ("MemoryError:", "OSError:", "BlockingIOError:", "OUT_OF_HOST_MEMORY", "OUT_OF_RESOURCES", "No space left")

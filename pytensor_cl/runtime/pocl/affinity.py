@@ -90,7 +90,7 @@ def pin_threads(threads: frozenset[int]) -> bool:
     `threads`: ids of the threads that were started while the driver was loaded. Nothing is done if their number is not
     that of this process's cores (as with POCL_MAX_PTHREAD_COUNT), or if the user has set POCL_AFFINITY.
     """
-    if not threads or "POCL_AFFINITY" in os.environ:
+    if not threads or "POCL_AFFINITY" in os.environ or not hasattr(os, "sched_setaffinity"):
         return False
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) != len(threads):

@@ -15,6 +15,7 @@ import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from io import FileIO
 from math import inf
 from pathlib import Path
 from random import shuffle
@@ -38,9 +39,14 @@ _BUDGET = 0.2
 """Seconds of CPU time for the check. Of a larger cache a part is checked, a different one each time."""
 
 
-def _is_whole_library(file: int, size: int) -> bool:
+def _read(file: FileIO, count: int, position: int) -> bytes:
+    file.seek(position)
+    return file.read(count)
+
+
+def _is_whole_library(file: FileIO, size: int) -> bool:
     """Return whether a file is an ELF library with all its section headers, which are at its end."""
-    head = os.pread(file, 64, 0)
+    head = _read(file, 64, 0)
     if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] not in (1, 2):
         return False
     order = "<" if head[5] == 1 else ">"
@@ -57,15 +63,15 @@ def _is_whole_library(file: int, size: int) -> bool:
     return 0 < start <= size - each * count
 
 
-def _is_whole_bitcode(file: int, size: int) -> bool:
+def _is_whole_bitcode(file: FileIO, size: int) -> bool:
     """Return whether a file is LLVM bitcode whose blocks end where the file does."""
-    if os.pread(file, 4, 0) != _BITCODE:
+    if _read(file, 4, 0) != _BITCODE:
         return False
     at = 4
     for _ in range(_MAX_BLOCKS):
         if at == size:
             return at > 4
-        head = os.pread(file, 8, at)
+        head = _read(file, 8, at)
         if len(head) < 8 or head[0] & 3 != 1:  # 1 begins a block
             return False
         at += 8 + 4 * int.from_bytes(head[4:], "little")
@@ -77,11 +83,8 @@ _CHECKS = {".so": _is_whole_library, ".bc": _is_whole_bitcode}
 
 def _is_damaged(path: str) -> bool:
     check = _CHECKS[path[-3:]]
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return not check(file, os.fstat(file).st_size)
-    finally:
-        os.close(file)
+    with FileIO(path) as file:
+        return not check(file, os.fstat(file.fileno()).st_size)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
