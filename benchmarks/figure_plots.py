@@ -205,7 +205,7 @@ def summary(results: dict[str, Any]) -> str:
     lines += ["", *_slower(results)]
     lines += [
         "",
-        "The number of elements from which the device stays faster:",
+        "The number of elements from which the device stays faster; a dash means that it does not, within these sizes:",
         "",
         "| | than NUMBA | than C | than JAX |",
         "|---|---|---|---|",
