@@ -258,18 +258,18 @@ class ArrayOperators:
         """The array with its last two dimensions exchanged; a view."""
         return _above("manipulation").matrix_transpose(self)
 
-    def reshape(self, *shape: Any, copy: bool | None = None) -> Self:
+    def reshape(self, *shape: Any, copy: bool | None = None, order: str = "C") -> Self:
         """Return the elements in another shape: integers, or one sequence (`pytensor_cl.array.reshape`)."""
         wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        return _above("manipulation").reshape(self, wanted, copy=copy)
+        return _above("manipulation").reshape(self, wanted, copy=copy, order=order)
 
-    def ravel(self) -> Self:
-        """Return the elements as a vector: a view where one is possible."""
-        return _above("manipulation").ravel(self)
+    def ravel(self, order: str = "C") -> Self:
+        """Return the elements as a vector: a view where one is possible (`pytensor_cl.array.ravel`)."""
+        return _above("manipulation").ravel(self, order)
 
-    def flatten(self) -> Self:
+    def flatten(self, order: str = "C") -> Self:
         """Return a copy of the elements as a vector."""
-        return _above("manipulation").ravel(self.copy())  # type: ignore[attr-defined]
+        return _above("manipulation").reshape(self, (-1,) if self.size else (0,), copy=True, order=order)  # type: ignore[attr-defined]
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the dimensions in another order; reversed without arguments."""
@@ -313,5 +313,5 @@ class ArrayOperators:
         return _above("products").dot(self, other)
 
     def round(self, decimals: int = 0) -> Self:
-        """Round to a number of decimals (`pytensor_cl.array.round` for none)."""
-        return _above("elementwise").round_to(self, decimals)
+        """Round to a number of decimals (`pytensor_cl.array.round`)."""
+        return _above("elementwise").round(self, decimals)

@@ -28,6 +28,21 @@ CALLS = [
     "np.clip(X,0,1)",
     "np.sort(X,axis=0)",
     "np.sort(X,axis=None)",
+    "np.argsort(X,axis=None)",
+    "np.add(B,B,dtype='int32')",
+    "np.average(B,weights=B)",
+    "np.reshape(X,(2,6),order='F')",
+    "np.ravel(X,order='F')",
+    "np.concatenate([X,X],dtype='float64')",
+    "np.diff(X,prepend=0)",
+    "np.einsum('ij,kj->ik',X,X,optimize=True)",
+    "np.take(X,[5,-7],axis=0,mode='wrap')",
+    "np.take(X,[5,-7],axis=1,mode='clip')",
+    "np.median(X,axis=(0,1))",
+    "np.linalg.eigvalsh(S,'U')",
+    "np.linalg.svd(S,compute_uv=False)",
+    "np.abs(np.linalg.qr(S,mode='r'))",
+    "np.outer(X,B)",
     "np.argsort(X)",
     "np.unique(X)",
     "np.percentile(X,30)",
@@ -100,7 +115,11 @@ OF_SHAPES = [
 
 @pytest.fixture
 def arrays(context, rng):
-    host = {"X": rng.standard_normal((3, 4)).astype("float32"), "S": rng.standard_normal((4, 4)) + 4 * np.eye(4)}
+    host = {
+        "X": rng.standard_normal((3, 4)).astype("float32"),
+        "S": rng.standard_normal((4, 4)) + 4 * np.eye(4),
+        "B": np.array([100, 100, -100], "int8"),
+    }
     return host, {name: context.from_host(v) for name, v in host.items()}
 
 
@@ -113,6 +132,41 @@ def test_functions_compute_on_the_device(arrays):
         np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-4, atol=2e-5, err_msg=call)
     for call in OF_SHAPES:
         assert eval(call, {"np": np, **device}) == eval(call, {"np": np, **host}), call
+
+
+def test_results_are_written_into_outputs(arrays):
+    host, device = arrays
+    for call, shape, dtype in (
+        ("np.concatenate([X,X],out=O)", (6, 4), "float32"),
+        ("np.argmax(X,axis=0,out=O)", (4,), "int64"),
+        ("np.median(X,axis=0,out=O)", (4,), "float32"),
+        ("np.round(X,1,out=O)", (3, 4), "float32"),
+        ("np.cumsum(X,axis=0,out=O)", (3, 4), "float32"),
+        ("np.trace(X,out=O)", (), "float32"),
+        ("np.ptp(X,axis=1,out=O)", (3,), "float32"),
+        ("np.dot(X,X.T,out=O)", (3, 3), "float32"),
+        ("np.einsum('ij,kj->ik',X,X,out=O)", (3, 3), "float32"),
+    ):
+        expected, found = np.zeros(shape, dtype), xp.zeros(shape, dtype, device=device["X"].device)
+        eval(call, {"np": np, "O": expected, **host})
+        assert eval(call, {"np": np, "O": found, **device}) is found, call
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-6, err_msg=call)
+
+
+def test_options_without_a_kernel_are_refused(arrays):
+    _, device = arrays
+    for call, option in (
+        ("np.add.reduce(X,axis=0,initial=5)", "initial"),
+        ("np.add.reduce(X,axis=0,where=X>0)", "where"),
+        ("np.sum(X,initial=5)", "initial"),
+        ("np.std(X,where=X>0)", "where"),
+        ("np.clip(X,0,1,where=X>0)", "where"),
+    ):
+        with pytest.raises(TypeError, match=f"has no option {option}"):
+            eval(call, {"np": np, **device})
+    for call in ("np.add(X,1,dtype='int32')", "np.copyto(B,X)"):
+        with pytest.raises(TypeError, match="(?i)cannot cast"):
+            eval(call, {"np": np, **device})
 
 
 def test_what_has_no_kernel_is_an_error_that_says_what_to_write(arrays):
