@@ -26,27 +26,32 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
     "fft",
+    "fft2",
     "fftfreq",
     "fftn",
     "fftshift",
     "hfft",
     "ifft",
+    "ifft2",
     "ifftn",
     "ifftshift",
     "ihfft",
     "irfft",
+    "irfft2",
     "irfftn",
     "rfft",
+    "rfft2",
     "rfftfreq",
     "rfftn",
 ]
 
 
-def _scale(norm: str, length: int, inverse: bool) -> float:
-    """Return the factor of a transform of a length.
+def _scale(norm: str | None, length: int, inverse: bool) -> float:
+    """Return the factor of a transform of a length; None is ``"backward"``, as in NumPy.
 
     Raises `ValueError`: there is no such norm.
     """
+    norm = norm or "backward"
     if norm not in ("backward", "ortho", "forward"):
         raise ValueError(f"norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
     if norm == "ortho":
@@ -72,7 +77,7 @@ def _floating(x: GpuArray) -> GpuArray:
     return cast_to(x, np.dtype("float32") if x.dtype.kind == "f" else default_float(x.context))
 
 
-def _complex(x: GpuArray, n: int | None, axis: int, norm: str, inverse: bool) -> GpuArray:
+def _complex(x: GpuArray, n: int | None, axis: int, norm: str | None, inverse: bool) -> GpuArray:
     x = _floating(x)
     rows, back = as_rows(x, axis)
     length = _length(n, x.shape[axis])
@@ -83,13 +88,13 @@ def _complex(x: GpuArray, n: int | None, axis: int, norm: str, inverse: bool) ->
 
 
 @takes_arrays
-def fft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+def fft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the transforms along a dimension, complex."""
     return _complex(x, n, axis, norm, inverse=False)
 
 
 @takes_arrays
-def ifft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+def ifft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the inverse transforms along a dimension, complex."""
     return _complex(x, n, axis, norm, inverse=True)
 
@@ -102,7 +107,7 @@ def _pairs(x: GpuArray) -> GpuArray:
 
 
 @takes_arrays
-def rfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+def rfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the transforms of real numbers along a dimension: ``n // 2 + 1`` complex numbers.
 
     Raises `TypeError`: the array is complex.
@@ -120,7 +125,7 @@ def rfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "back
 
 
 @takes_arrays
-def irfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+def irfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the inverse of `rfft`: `n` real numbers, ``2 * (m - 1)`` if it is None, of m complex ones."""
     wide = _as_complex(x)
     rows, back = as_rows(wide, axis)
@@ -154,7 +159,7 @@ def _axes_and_lengths(
 
 @takes_arrays
 def fftn(
-    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
     """Return the transforms over several dimensions, complex."""
     for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
@@ -164,7 +169,7 @@ def fftn(
 
 @takes_arrays
 def ifftn(
-    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
     """Return the inverse transforms over several dimensions, complex."""
     for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
@@ -174,7 +179,7 @@ def ifftn(
 
 @takes_arrays
 def rfftn(
-    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
     """Return the transforms of real numbers over several dimensions; the last of them is halved, as by `rfft`."""
     places, lengths = _axes_and_lengths(x, s, axes)
@@ -186,7 +191,7 @@ def rfftn(
 
 @takes_arrays
 def irfftn(
-    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
     """Return the inverse of `rfftn`."""
     places, lengths = _axes_and_lengths(x, s, axes)
@@ -195,18 +200,50 @@ def irfftn(
     return irfft(x, n=lengths[-1], axis=places[-1], norm=norm)
 
 
-_OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+@takes_arrays
+def fft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the transforms over two dimensions, complex; parameters as of `fftn`."""
+    return fftn(x, s, axes, norm)
 
 
 @takes_arrays
-def hfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+def ifft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the inverse transforms over two dimensions, complex; parameters as of `ifftn`."""
+    return ifftn(x, s, axes, norm)
+
+
+@takes_arrays
+def rfft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the transforms of real numbers over two dimensions; parameters as of `rfftn`."""
+    return rfftn(x, s, axes, norm)
+
+
+@takes_arrays
+def irfft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the inverse of `rfft2`; parameters as of `irfftn`."""
+    return irfftn(x, s, axes, norm)
+
+
+_OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+@takes_arrays
+def hfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the real transforms of numbers with Hermitian symmetry, of which one half is given."""
     _scale(norm, 1, inverse=False)
     return irfft(elementwise.conj(_as_complex(x)), n=n, axis=axis, norm=_OPPOSITE[norm])
 
 
 @takes_arrays
-def ihfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+def ihfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the inverse of `hfft`: one half of numbers with Hermitian symmetry."""
     _scale(norm, 1, inverse=False)
     result = rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm])

@@ -481,8 +481,8 @@ def take(
     out
         An array that the result is written into.
     mode
-        What indices out of bounds do: ``"raise"``; ``"wrap"``, where counting goes on at the other end; ``"clip"``,
-        where they become the first and the last one, negative ones too.
+        The treatment of indices out of bounds: ``"raise"``; ``"wrap"``, where counting goes on at the other end;
+        ``"clip"``, where they become the first and the last one, negative ones too.
 
     Raises
     ------

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from pytensor_cl.array import elementwise, reductions
 from pytensor_cl.array.arguments import takes_arrays
@@ -39,6 +40,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "norm",
     "outer",
     "pinv",
     "qr",
@@ -349,6 +351,30 @@ def vector_norm(x: GpuArray, /, *, axis: Any = None, keepdims: bool = False, ord
         return elementwise.sqrt(reductions.sum(elementwise.square(size), **options))
     total = reductions.sum(elementwise.pow(size, float(ord)), **options)
     return elementwise.pow(total, 1.0 / ord)
+
+
+@takes_arrays
+def norm(x: GpuArray, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> GpuArray:
+    """Return norms of vectors or of matrices, as `numpy.linalg.norm` does.
+
+    Parameters
+    ----------
+    x
+        An array.
+    ord
+        The kind of norm, that of `vector_norm` or `matrix_norm`. None is the root of the sum of squares.
+    axis
+        One dimension for norms of vectors, two for those of matrices. None is all: with `ord`, those of a matrix if `x`
+        is one.
+    keepdims
+        Whether the dimensions stay, with length 1.
+    """
+    is_matrix = (axis is None and x.ndim == 2 and ord is not None) or (isinstance(axis, tuple) and len(axis) == 2)
+    if not is_matrix:
+        return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+    places = (x.ndim - 2, x.ndim - 1) if axis is None else normalize_axis_tuple(axis, x.ndim, "axis")
+    result = matrix_norm(moveaxis(x, places, (-2, -1)), keepdims=keepdims, ord="fro" if ord is None else ord)
+    return moveaxis(result, (-2, -1), places) if keepdims else result
 
 
 @takes_arrays

@@ -21,6 +21,7 @@ from pytensor_cl.array import (
     products,
     reductions,
     sorting,
+    statistics,
 )
 from pytensor_cl.array.dispatch import OPERATIONS, assign_result, number_of
 from pytensor_cl.array.dtypes import can_cast, result_type
@@ -220,15 +221,6 @@ def _deviation(function: Callable[..., Any]) -> Callable[..., Any]:
     return deviate
 
 
-def _norm(x: GpuArray, ord: Any = None, axis: Any = None, keepdims: bool = False) -> GpuArray:
-    is_matrix = (axis is None and x.ndim == 2 and ord is not None) or (isinstance(axis, tuple) and len(axis) == 2)
-    if not is_matrix:
-        return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
-    if isinstance(axis, tuple) and tuple(a % x.ndim for a in axis) != (x.ndim - 2, x.ndim - 1):
-        x = manipulation.moveaxis(x, axis, (-2, -1))
-    return linalg.matrix_norm(x, keepdims=keepdims, ord="fro" if ord is None else ord)
-
-
 def _unique(
     x: GpuArray,
     return_index: bool = False,
@@ -337,6 +329,7 @@ def _same_module() -> dict[Any, Callable[..., Any]]:
             ),
         ),
         (creation, "astype tril triu"),
+        (statistics, "bincount cumprod cumsum isin nansum"),
     ):
         for name in names.split():
             if hasattr(np, name):
@@ -359,8 +352,6 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.concatenate: _stacked(manipulation.concat),
     np.copy: lambda x, order="K", subok=False: extras.copy(x),
     np.count_nonzero: lambda x, axis=None, *, keepdims=False: reductions.count_nonzero(x, axis=axis, keepdims=keepdims),
-    np.cumprod: _with_out("cumprod", GpuArray.cumprod),
-    np.cumsum: _with_out("cumsum", GpuArray.cumsum),
     np.diff: lambda x, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue: sorting.diff(
         x, n, axis, *(None if part is np._NoValue else part for part in (prepend, append))
     ),
@@ -373,10 +364,15 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.dot: _with_out("dot", products.dot),
     np.linalg.eigh: _triangle(linalg.eigh),
     np.linalg.eigvalsh: _triangle(linalg.eigvalsh),
-    np.linalg.norm: _norm,
     np.linalg.pinv: _pinv,
     np.linalg.qr: _qr,
     np.linalg.svd: _svd,
+    np.histogram: statistics.histogram,
+    np.nanmax: _reduction(_with_out("nanmax", statistics.nanmax), has_dtype=False),
+    np.nanmean: _with_out("nanmean", statistics.nanmean),
+    np.nanmin: _reduction(_with_out("nanmin", statistics.nanmin), has_dtype=False),
+    np.nanstd: _with_out("nanstd", statistics.nanstd),
+    np.nanvar: _with_out("nanvar", statistics.nanvar),
     np.nan_to_num: lambda x, copy=True, nan=0.0, posinf=None, neginf=None: _nan_to_num(x, copy, nan, posinf, neginf),
     np.outer: _with_out("outer", lambda x, y: products.outer(manipulation.ravel(x), manipulation.ravel(y))),
     np.max: _reduction(reductions.max, has_dtype=False),

@@ -242,14 +242,12 @@ class ArrayOperators:
         self[...] = _above("sorting").sort(self, axis=axis)
 
     def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """Return cumulative sums; None is that of the flattened array (`pytensor_cl.array.cumulative_sum`)."""
-        source = self.ravel() if axis is None else self
-        return _above("sorting").cumulative_sum(source, axis=axis, dtype=dtype)
+        """Return cumulative sums; None is that of the flattened array (`pytensor_cl.array.cumsum`)."""
+        return _above("statistics").cumsum(self, axis, dtype)
 
     def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """Return cumulative products; None is that of the flattened array (`pytensor_cl.array.cumulative_prod`)."""
-        source = self.ravel() if axis is None else self
-        return _above("sorting").cumulative_prod(source, axis=axis, dtype=dtype)
+        """Return cumulative products; None is that of the flattened array (`pytensor_cl.array.cumprod`)."""
+        return _above("statistics").cumprod(self, axis, dtype)
 
     # Shapes
 

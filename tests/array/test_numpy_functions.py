@@ -1,6 +1,7 @@
 """NumPy's functions of device arrays: those of the namespace, or a TypeError that says what to write."""
 
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -43,6 +44,23 @@ CALLS = [
     "np.linalg.svd(S,compute_uv=False)",
     "np.abs(np.linalg.qr(S,mode='r'))",
     "np.outer(X,B)",
+    "np.bincount(B//50+2,minlength=3)",
+    "np.bincount(B//50+2,weights=X[:,0])",
+    "np.histogram(X,5)[0]",
+    "np.histogram(X,[-1.0,0.0,0.5,2.0],density=True)[0]",
+    "np.histogram(X,4,(-1,1))[1]",
+    "np.isin(B,[100,3])",
+    "np.isin(X,X[0],invert=True)",
+    "np.nansum(N,axis=0)",
+    "np.nanmean(N,axis=0)",
+    "np.nanmean(N,axis=1,keepdims=True)",
+    "np.nanstd(N,axis=1,ddof=1)",
+    "np.nanmax(N,axis=0)",
+    "np.nanmin(N)",
+    "np.nanmin(B)",
+    "np.linalg.norm(X,1,axis=(1,0),keepdims=True)",
+    "np.fft.fft2(X)",
+    "np.fft.irfft2(np.fft.rfft2(X))",
     "np.argsort(X)",
     "np.unique(X)",
     "np.percentile(X,30)",
@@ -119,6 +137,7 @@ def arrays(context, rng):
         "X": rng.standard_normal((3, 4)).astype("float32"),
         "S": rng.standard_normal((4, 4)) + 4 * np.eye(4),
         "B": np.array([100, 100, -100], "int8"),
+        "N": np.array([[1, np.nan, 3, np.nan], [0, 2, np.nan, np.nan], [5, -1, 2, np.nan]], "float32"),
     }
     return host, {name: context.from_host(v) for name, v in host.items()}
 
@@ -126,7 +145,9 @@ def arrays(context, rng):
 def test_functions_compute_on_the_device(arrays):
     host, device = arrays
     for call in CALLS:
-        expected, found = (eval(call, {"np": np, **names}) for names in (host, device))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of columns that are all NaN
+            expected, found = (eval(call, {"np": np, **names}) for names in (host, device))
         assert isinstance(found, GpuArray), call
         assert found.shape == np.shape(expected), call
         np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-4, atol=2e-5, err_msg=call)
@@ -173,13 +194,12 @@ def test_what_has_no_kernel_is_an_error_that_says_what_to_write(arrays):
     _, device = arrays
     x = device["X"]
     for function, name in (
-        (np.histogram, "histogram"),
+        (np.gradient, "gradient"),
         (np.linalg.eig, "linalg.eig"),
-        (np.isin, "isin"),
         (np.cbrt, "cbrt"),
     ):
         with pytest.raises(TypeError, match=rf"numpy.{name} has no OpenCL kernel: np.{name}\(np.asarray\(r\)\)"):
-            function(x, x) if name == "isin" else function(x)
+            function(x)
     host = np.ones((3, 4), "float32")
     for wrong in (lambda: host + x, lambda: np.add(x, 1, out=host), lambda: np.exp(x, where=host > 0)):
         with pytest.raises(TypeError, match=r"asarray|no option where"):
