@@ -312,6 +312,8 @@ def _into(
     operation: Operation, variant: Variant, operands: Sequence[Any], shape: tuple[int, ...], out: GpuArray
 ) -> GpuArray:
     first = next(x for x in operands if isinstance(x, GpuArray))
+    if isinstance(out, GpuArray) and shape != out.shape:
+        shape = _broadcast(operation.name, (*operands, out))  # as NumPy, which repeats a result that is smaller
     _check_out(operation.name, out, shape, variant.dtype, first.context)
     if not out.layout.size:
         return out

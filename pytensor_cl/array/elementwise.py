@@ -6,6 +6,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from pytensor_cl.array.arguments import check_arrays, takes_arrays
 from pytensor_cl.array.dispatch import (
     OPERATIONS,
     apply,
@@ -73,7 +74,7 @@ _DTYPES = {
 def _unary(name: str, summary: str, dtypes: str) -> Callable[..., GpuArray]:
     operation = OPERATIONS[name]
 
-    def function(x: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+    def function(x: Any, /, out: GpuArray | None = None) -> GpuArray:
         return apply(operation, (x,), out)
 
     return _named(function, name, summary, dtypes)
@@ -82,7 +83,7 @@ def _unary(name: str, summary: str, dtypes: str) -> Callable[..., GpuArray]:
 def _binary(name: str, summary: str, dtypes: str) -> Callable[..., GpuArray]:
     operation = OPERATIONS[name]
 
-    def function(x1: Any, x2: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+    def function(x1: Any, x2: Any, /, out: GpuArray | None = None) -> GpuArray:
         return apply(operation, (x1, x2), out)
 
     return _named(function, name, summary, dtypes)
@@ -95,10 +96,10 @@ def _logical(name: str, summary: str, dtypes: str) -> Callable[..., GpuArray]:
     def truth(x: Any) -> Any:
         return cast_to(x, np.dtype("bool")) if isinstance(x, GpuArray) and x.dtype.kind == "c" else x
 
-    def of_one(x: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+    def of_one(x: Any, /, out: GpuArray | None = None) -> GpuArray:
         return apply(operation, (truth(x),), out)
 
-    def of_two(x1: Any, x2: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+    def of_two(x1: Any, x2: Any, /, out: GpuArray | None = None) -> GpuArray:
         return apply(operation, (truth(x1), truth(x2)), out)
 
     return _named(of_one if name == "logical_not" else of_two, name, summary, dtypes)
@@ -181,9 +182,6 @@ remainder = _binary(
     "Return remainders ``x1 % x2``, with the sign of the divisor.\nThe remainder of an integer by 0 is 0.",
     "real",
 )
-round = _unary(
-    "round", "Round to the nearest whole number, and halves to even ones, ``numpy.rint``.\nIntegers are copied.", "any"
-)
 sign = _unary("sign", "Return -1, 0 or 1.\nThe sign of a complex number is ``x / abs(x)``.", "numbers")
 signbit = _unary("signbit", "Return whether the sign bit is set.", "real")
 sin = _unary("sin", "Return sines of angles in radians.", "floats")
@@ -196,7 +194,7 @@ tanh = _unary("tanh", "Return hyperbolic tangents.", "floats")
 trunc = _unary("trunc", "Round towards zero, to whole numbers.", "whole")
 
 
-def pow(x1: Any, x2: Any, /, *, out: GpuArray | None = None) -> GpuArray:
+def pow(x1: Any, x2: Any, /, out: GpuArray | None = None) -> GpuArray:
     """Return powers ``x1 ** x2``.
 
     Arrays, dtypes and `out` are as for `add`.
@@ -216,10 +214,26 @@ def pow(x1: Any, x2: Any, /, *, out: GpuArray | None = None) -> GpuArray:
     return apply(OPERATIONS["pow"], (x1, x2), out)
 
 
-def round_to(x: GpuArray, decimals: int = 0) -> GpuArray:
-    """Round to a number of decimals, as `numpy.round` does; negative ones round to powers of ten."""
+def round(x: Any, /, decimals: int = 0, out: GpuArray | None = None) -> GpuArray:
+    """Round to the nearest number with so many decimals, halves to the even one, as `numpy.round` does.
+
+    Parameters
+    ----------
+    x
+        An array. Integers stay as they are, unless `decimals` is negative.
+    decimals
+        0 rounds to whole numbers, -2 to hundreds.
+    out
+        An array that the result is written into, as for `add`.
+    """
     if not decimals:
-        return apply(OPERATIONS["round"], (x,))
+        return apply(OPERATIONS["round"], (x,), out)
+    check_arrays("round", (x,))
+    rounded = _round_to(x, decimals)
+    return rounded if out is None else assign_result("round", out, rounded)
+
+
+def _round_to(x: GpuArray, decimals: int) -> GpuArray:
     if x.dtype.kind in "iub":
         if decimals > 0:
             return copied(x)
@@ -231,11 +245,13 @@ def round_to(x: GpuArray, decimals: int = 0) -> GpuArray:
     return apply(OPERATIONS[down], (apply(OPERATIONS["round"], (apply(OPERATIONS[up], (x, unit)),)), unit))
 
 
+@takes_arrays
 def real(x: GpuArray, /) -> GpuArray:
     """Return the real parts of complex numbers, a view; real arrays are returned as they are."""
     return _part(x, 0) if x.dtype.kind == "c" else x
 
 
+@takes_arrays
 def imag(x: GpuArray, /) -> GpuArray:
     """Return the imaginary parts of complex numbers, a view; zeros of real arrays."""
     if x.dtype.kind == "c":
@@ -268,10 +284,12 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     """
     if x1 is None and x2 is None:
         return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise ValueError("where: either both or neither of x1 and x2 should be given")
     return apply(OPERATIONS["where"], (condition, x1, x2))
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None, *, out: GpuArray | None = None) -> GpuArray:
+def clip(x: Any, /, min: Any = None, max: Any = None, out: GpuArray | None = None) -> GpuArray:
     """Limit elements to a range.
 
     Parameters
@@ -284,10 +302,20 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: GpuArray | None = 
     out
         An array that the result is written into, as for `add`.
     """
+    if isinstance(x, GpuArray):
+        min, max = (None if _is_no_limit(v, x.dtype, side) else v for v, side in ((min, -1), (max, 1)))
     if min is not None and max is not None:
         return apply(OPERATIONS["clip"], (x, min, max), out)
     if min is not None:
         return apply(OPERATIONS["maximum"], (x, min), out)
     if max is not None:
         return apply(OPERATIONS["minimum"], (x, max), out)
+    check_arrays("clip", (x,))
     return assign_result("clip", out, x) if out is not None else copied(x)
+
+
+def _is_no_limit(value: Any, dtype: np.dtype, side: int) -> bool:
+    """Return whether a Python integer is beyond the range of an integer dtype, below (-1) or above it (1)."""
+    if type(value) is not int or dtype.kind not in "iu":
+        return False
+    return value < np.iinfo(dtype).min if side < 0 else value > np.iinfo(dtype).max
