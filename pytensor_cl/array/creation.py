@@ -158,7 +158,17 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike = No
 def eye(
     n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike = None, *, device: Any = None
 ) -> GpuArray:
-    """Return a matrix with ones on a diagonal, `k` above the main one, and zeros elsewhere."""
+    """Return a matrix with ones on a diagonal, and zeros elsewhere.
+
+    Parameters
+    ----------
+    n_rows, n_cols
+        The shape; without `n_cols` the matrix is square.
+    k
+        How far the diagonal is above the main one; negative numbers are below.
+    dtype, device
+        As for `empty`.
+    """
     context = context_of(device)
     result = zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype, device=device)
     if result.size:

@@ -133,7 +133,22 @@ def angle(x: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def average(x: GpuArray, /, axis: Axis = None, weights: GpuArray | None = None) -> GpuArray:
-    """Return means along dimensions, with weights that broadcast to `x`."""
+    """Return means along dimensions, each element with a weight.
+
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        A dimension, a sequence of them, or None for all.
+    weights
+        An array that broadcasts to `x`, or a vector as long as `axis`; None is the mean.
+
+    Returns
+    -------
+    GpuArray
+        The shape without `axis`; floatX of integers. It is NaN where the weights add up to 0.
+    """
     if weights is None:
         return reductions.mean(x, axis=axis)
     check_arrays("average", (weights,))
@@ -244,7 +259,10 @@ def inner(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def kron(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
-    """Return the Kronecker product of two arrays."""
+    """Return the Kronecker product of two arrays: blocks of `x2`, each times an element of `x1`.
+
+    Its lengths are the products of theirs; the array of fewer dimensions gets leading ones of length 1.
+    """
     ndim = max(x1.ndim, x2.ndim)
     first, second = (reshape(x, (1,) * (ndim - x.ndim) + x.shape) for x in (x1, x2))
     left = reshape(first, tuple(n for length in first.shape for n in (length, 1)))

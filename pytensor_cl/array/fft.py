@@ -89,13 +89,44 @@ def _complex(x: GpuArray, n: int | None, axis: int, norm: str | None, inverse: b
 
 @takes_arrays
 def fft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
-    """Return the transforms along a dimension, complex."""
+    """Return the transforms along a dimension.
+
+    Parameters
+    ----------
+    x
+        An array; integers and bools become floatX.
+    n
+        The length that is transformed: longer rows are cut, shorter ones get zeros. None is the length of `axis`.
+    axis
+        The dimension.
+    norm
+        Where the factor ``1 / n`` is: ``"backward"`` in the inverse, ``"forward"`` in this one, ``"ortho"`` its root in
+        both.
+
+    Returns
+    -------
+    GpuArray
+        Complex numbers in the shape of `x`, with length `n` along `axis`: complex64 of float16, float32 and complex64, else
+        complex128.
+
+    Raises
+    ------
+    ValueError
+        `n` is less than one, or there is no such `norm`.
+    IndexError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> xp.fft.fft(xp.asarray([1.0, 0.0, 0.0, 0.0])).tolist()
+    [(1+0j), (1+0j), (1+0j), (1+0j)]
+    """
     return _complex(x, n, axis, norm, inverse=False)
 
 
 @takes_arrays
 def ifft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
-    """Return the inverse transforms along a dimension, complex."""
+    """Return the inverse of `fft`; the parameters are the same."""
     return _complex(x, n, axis, norm, inverse=True)
 
 
@@ -161,7 +192,24 @@ def _axes_and_lengths(
 def fftn(
     x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
-    """Return the transforms over several dimensions, complex."""
+    """Return the transforms over several dimensions.
+
+    Parameters
+    ----------
+    x
+        An array; integers and bools become floatX.
+    s
+        The lengths that are transformed, one for each of `axes`; None are those of `x`.
+    axes
+        The dimensions; None are the last ones, as many as `s` has, or all.
+    norm
+        As for `fft`.
+
+    Returns
+    -------
+    GpuArray
+        Complex numbers, with the lengths `s` along `axes`.
+    """
     for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
         x = fft(x, n=n, axis=axis, norm=norm)
     return x if x.dtype.kind == "c" else _as_complex(x)
@@ -171,7 +219,7 @@ def fftn(
 def ifftn(
     x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
-    """Return the inverse transforms over several dimensions, complex."""
+    """Return the inverse of `fftn`; the parameters are the same."""
     for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
         x = ifft(x, n=n, axis=axis, norm=norm)
     return x if x.dtype.kind == "c" else _as_complex(x)
@@ -237,7 +285,11 @@ _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward"
 
 @takes_arrays
 def hfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
-    """Return the real transforms of numbers with Hermitian symmetry, of which one half is given."""
+    """Return the real transforms of numbers with Hermitian symmetry, of which one half is given.
+
+    The result has `n` real numbers along `axis`; None is ``2 * (m - 1)`` for m given ones. Other parameters are as for
+    `fft`.
+    """
     _scale(norm, 1, inverse=False)
     return irfft(elementwise.conj(_as_complex(x)), n=n, axis=axis, norm=_OPPOSITE[norm])
 

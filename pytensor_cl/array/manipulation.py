@@ -107,7 +107,10 @@ def matrix_transpose(x: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def swapaxes(x: GpuArray, axis1: int, axis2: int, /) -> GpuArray:
-    """Return a view with two dimensions exchanged."""
+    """Return a view with the dimensions `axis1` and `axis2` exchanged.
+
+    Raises `AxisError`, an `IndexError`: there is no such dimension.
+    """
     order = list(range(x.ndim))
     first, second = normalize_axis_index(axis1, x.ndim), normalize_axis_index(axis2, x.ndim)
     order[first], order[second] = order[second], order[first]
@@ -116,7 +119,20 @@ def swapaxes(x: GpuArray, axis1: int, axis2: int, /) -> GpuArray:
 
 @takes_arrays
 def moveaxis(x: GpuArray, source: Any, destination: Any, /) -> GpuArray:
-    """Return a view with dimensions moved to other places."""
+    """Return a view with dimensions moved to other places; the others keep their order.
+
+    Parameters
+    ----------
+    x
+        An array.
+    source, destination
+        Places of the dimensions before and after: an integer, or a sequence of integers.
+
+    Raises
+    ------
+    ValueError
+        A place is given twice, or the numbers of places differ.
+    """
     sources = normalize_axis_tuple(source, x.ndim, "source")
     targets = normalize_axis_tuple(destination, x.ndim, "destination")
     if len(sources) != len(targets):

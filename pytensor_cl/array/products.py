@@ -153,7 +153,10 @@ def dot(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def outer(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
-    """Return the products of all pairs of elements of two vectors, a matrix."""
+    """Return the matrix of the products ``x1[i] * x2[j]`` of two vectors.
+
+    Raises `ValueError`: an array is no vector.
+    """
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer takes vectors, not shapes {x1.shape} and {x2.shape}")
     return elementwise.multiply(x1[:, None], x2[None, :])
