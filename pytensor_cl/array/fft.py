@@ -106,8 +106,8 @@ def fft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None =
     Returns
     -------
     GpuArray
-        Complex numbers in the shape of `x`, with length `n` along `axis`: complex64 of float16, float32 and complex64, else
-        complex128.
+        Complex numbers in the shape of `x`, with length `n` along `axis`. They are complex64 where `x` is float16, float32
+        or complex64, else complex128.
 
     Raises
     ------
