@@ -165,9 +165,9 @@ def eye(
     n_rows, n_cols
         The shape; without `n_cols` the matrix is square.
     k
-        How far the diagonal is above the main one; negative numbers are below.
+        The number of places by which the diagonal is above the main one; negative numbers are below.
     dtype, device
-        As for `empty`.
+        They are as for `empty`.
     """
     context = context_of(device)
     result = zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype, device=device)

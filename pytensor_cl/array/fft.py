@@ -100,14 +100,14 @@ def fft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None =
     axis
         The dimension.
     norm
-        Where the factor ``1 / n`` is: ``"backward"`` in the inverse, ``"forward"`` in this one, ``"ortho"`` its root in
-        both.
+        The place of the factor ``1 / n``: ``"backward"`` is in the inverse, ``"forward"`` in this one, ``"ortho"`` its
+        root in both.
 
     Returns
     -------
     GpuArray
-        Complex numbers in the shape of `x`, with length `n` along `axis`. They are complex64 where `x` is float16, float32
-        or complex64, else complex128.
+        Complex numbers in the shape of `x`, with length `n` along `axis`. They are complex64 where `x` is float16,
+        float32 or complex64, else complex128.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def fftn(
     axes
         The dimensions; None are the last ones, as many as `s` has, or all.
     norm
-        As for `fft`.
+        The place of the factor, as for `fft`.
 
     Returns
     -------
