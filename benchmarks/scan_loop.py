@@ -1,6 +1,6 @@
 """Loops in one kernel beside NUMBA, call by call in turns: log density and gradient of time series, alone and batched.
 
-usage: python benchmarks/scan_loop.py [--steps 10000] [--batch 256] [--rounds 15]
+usage: python benchmarks/scan_loop.py [--steps 10000] [--batch 256] [--rounds 15] [--chunks]
 
 Each line has the median time of a call of PyTensor's NUMBA function and of the device's, for one series; and for a
 batch of parameters the time of one call for all on the device, and of NUMBA's calls one after the other.
@@ -8,6 +8,9 @@ batch of parameters the time of one call for all on the device, and of NUMBA's c
 The bound for one series is the latency of the operations of which each waits for the one before: `chain` cycles for
 each step, forward and backward. The bound for a batch is the memory: each array of (batch, steps) float64 is read or
 written once at the bandwidth that was measured.
+
+With ``--chunks``: one series with its steps in turn and in chunks of time, by turns, for several lengths; the least
+time of each.
 """
 
 import argparse
@@ -15,6 +18,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytensor
@@ -23,6 +27,7 @@ from pytensor.configdefaults import config
 from pytensor.graph.replace import vectorize_graph
 
 import pytensor_cl  # noqa: F401 (registers the mode)
+from pytensor_cl.routines.scan_loop import limits
 
 SEED = 20261125
 
@@ -120,13 +125,41 @@ def compare(model: Model, steps: int, batch: int, rounds: int) -> str:
     )
 
 
+def in_chunks(model: Model, steps: int) -> str:
+    """Return a line of the table of steps in turn and in chunks of time."""
+    rng = np.random.default_rng(SEED)
+    outputs = [model.logp, *pt.grad(model.logp, list(model.parameters))]
+    given = [rng.normal(size=steps), *map(np.asarray, map(np.float64, model.values))]
+    functions = []
+    for least in (steps + 1, 8):
+        names = ("CHUNK_STEPS_CPU", "CHUNK_STEPS_SIMT", "LEAST_STEPS_SIMT")
+        with mock.patch.multiple(limits, **dict.fromkeys(names, least)):
+            functions.append(compiled([model.data, *model.parameters], outputs, "OPENCL"))
+            for _ in range(6):  # captured
+                functions[-1](*given)
+    best = [np.inf, np.inf]
+    for _ in range(200 + 2_000_000 // steps):
+        for k, function in enumerate(functions):
+            start = perf_counter()
+            function(*given)
+            best[k] = min(best[k], perf_counter() - start)
+    return f"{model.name:<11} {steps:9} {1e6 * best[0]:9.0f} {1e6 * best[1]:9.0f} {best[0] / best[1]:6.2f}"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--chunks", action="store_true")
     options = parser.parse_args()
+    if options.chunks:
+        print(f"{'':11} {'steps':>9} {'in turn':>9} {'chunks':>9} {'ratio':>6}")
+        for model in (autoregression(), garch()):
+            for steps in (4096, 16384, 65536, 262144, 1048576):
+                print(in_chunks(model, steps), flush=True)
+        return
     print(f"{'':11} {'one: us':>9} {'us':>9} {'':6} {'bound':>7} {options.batch:>5}: ms {'ms':>9}")
     print(f"{'':11} {'NUMBA':>9} {'device':>9} {'ratio':>6} {'us':>7} {'NUMBA':>9} {'device':>9} {'ratio':>6}")
     for model in (autoregression(), garch()):

@@ -106,6 +106,9 @@ def collect(folder: Path) -> dict[str, Any]:
         "features": {name: result["works"] for name, result in _read(folder / "features.json").items()},
         "workloads": {name: _workload(entry) for name, entry in bench.get("results", {}).items()},
         "chains": _lines(folder / "chains.txt"),
+        "examples": [line for line in _lines(folder / "examples.txt") if line.startswith("---")],
+        "variants": _read(folder / "variants.json"),
+        "arrays": _read(folder / "arrays.json"),
         "tests": _tests(folder / "tests.xml"),
     }
     return {key: value for key, value in _rounded(found).items() if value}

@@ -9,9 +9,12 @@
 ## Operands    A (m, k), B (k, n), C and O (m, n), any strides, up to four batch dimensions; plan.mako. Work-items load
 ##             16 bytes at a time where one stride is 1, the other a multiple of 16 bytes, and the first element
 ##             aligned.
-## Tiling      Rows x columns sums for a work-group, `step` elements along k. A work-item has 8 rows x 2 vectors of 16
-##             bytes: the vectors of a row, and runs of as many rows, are far apart, so that 8 neighbours read 128
-##             bytes. With `matrix` it has 4 rows x 4 pairs.
+## Tiling      Rows x columns sums for a work-group, `step` elements along k. A work-item has `item_rows` rows x 2
+##             vectors of 16 bytes: the vectors of a row, and runs of as many rows, are far apart, so that 8 neighbours
+##             read 128 bytes. With `matrix` it has 4 rows x 4 pairs.
+##             `fragments`: how many of a work-item's parts of A and B, for one element along k, are in registers: with
+##             2 the next ones are read while it multiplies, even beyond the barrier. `registers`: the limit for a
+##             work-item on NVIDIA's devices; 0: none.
 ## NDRange     A work-group for each tile, of each product of a batch or of each part of k: group 0 has all of them.
 ## Workspace   The partial sums (split_k, m, n), if k is split.
 ## Invariants  Local memory is stage x (A, then B) x element along k x row (or column). Row i of element k is stored at
@@ -20,14 +23,14 @@
 ## Reference   PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m8n8k4" with .f64 type. The order along k of the
 ##             fragments is free, as long as A and B have the same: number j of a work-item is element
 ##             2 * (lane % 4) + j.
-<%page args="rows, columns, step, slices, matrix, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs,
+<%page args="rows, columns, step, slices, matrix, item_rows, fragments, registers, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs,
              repeated, outputs, statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>
 <%
     itemsize = {"float": 4, "double": 8}[ctype]
     lanes = 16 // itemsize  # elements of 16 bytes
     vector = f"{ctype}{lanes}"
-    own_rows, own_vectors = (4, 4) if matrix else (8, 2)  # sums of a work-item
+    own_rows, own_vectors = (4, 4) if matrix else (item_rows, 2)  # sums of a work-item
     group_rows = rows // own_rows  # rows of the tile that are stored at a time
     items = group_rows * columns // (own_vectors * lanes) * slices
     depth = step // slices  # elements along k of a slice's step
@@ -38,6 +41,9 @@
     alternates = 2 * staged_size <= 2 * stage_size
     R, H, V = range(own_rows), range(own_vectors), range(lanes)
     out_lanes = 1 if outputs else lanes
+    pipelined = fragments == 2 and not matrix and depth % 2 == 0
+    assert not pipelined or all(n % 128 == 0 for n in (columns * itemsize // own_vectors, rows * 16 // own_rows))
+    fragment_names = [f"b{h}" for h in H] + [f"a{g}" for g in range(own_rows // lanes)]
     tiles_of = {"a": rows, "b": columns}
     loads = {x: tile * step // lanes // items for x, tile in tiles_of.items()}  # vectors that a work-item loads
 
@@ -55,13 +61,16 @@
 ${common.declarations()}
 
 <%def name="swizzle(k)" buffered="True" filter="trim">${unit} * (${k} / ${lanes} % ${cycle})</%def>
+<%def name="first_vector(x, across)">
+    const int ${x}_along_k = ${across} != 1;
+    const int ${x}_i = ${x}_along_k ? item / ${step // lanes} : item % ${tiles_of[x] // lanes} * ${lanes};
+    const int ${x}_k = ${x}_along_k ? item % ${step // lanes} * ${lanes} : item / ${tiles_of[x] // lanes};
+</%def>
 ## The vectors of a tile that a work-item loads: the first begins at (x_i, x_k), the next are x_next elements apart in
 ## global memory. Number q is stored at x_to<q> of the tile.
 <%def name="loaded_vectors(x, across, along)">
 <% tile = tiles_of[x] %>\
-    const int ${x}_along_k = ${across} != 1;
-    const int ${x}_i = ${x}_along_k ? item / ${step // lanes} : item % ${tile // lanes} * ${lanes};
-    const int ${x}_k = ${x}_along_k ? item % ${step // lanes} * ${lanes} : item / ${tile // lanes};
+    ${first_vector(x, across)}
     const ${index} ${x}_next = ${x}_along_k ? ${next_i(x)} * ${across} : ${next_k(x)} * ${along};
     % for q in range(loads[x]):
     const int ${x}_to${q} = ${x}_along_k
@@ -89,33 +98,39 @@ ${common.declarations()}
     const ${index} part = place[0], m0 = place[1], n0 = place[2], height = p.m - m0, width = p.n - n0;
     const ${index} batch = p.split_k > 1 ? 0 : part;
 </%def>
-## Whether the vectors of an operand can be loaded at once; and how many rows (or columns) there are from the first on.
+## Whether the vectors of an operand can be loaded at once.
 <%def name="bounds(x, across, along, count)">
         const int ${x}_has_vectors =
             (${x}_along_k ? ${along} == 1 && ${across} % ${lanes} == 0 : ${along} % ${lanes} == 0)
             && ((size_t)${x} & 15) == 0;
-        ${x}_left = ${count} - ${x}_i;
         ${x}_is_full = ${x}_has_vectors && ${count} >= ${tiles_of[x]};
 </%def>
-<%def name="load_global(x, across, along)">
+## At an edge a work-item finds its place again: in other tiles no register is left for it.
+<%def name="load_global(x, across, along, count)">
                 if (${x}_is_full && left >= ${step}) {
                     % for q in range(loads[x]):
                     ${x}_${q} = *(__global const ${vector} *)(${x} + ${q} * ${x}_next);
                     % endfor
-                } else if (${x}_along_k) {
+                } else {
+                    const int item = place[3] + get_local_id(1) * 32 + get_local_id(0);
+                    ${first_vector(x, across)}
+                    const ${index} ${x}_next = ${x}_along_k ? ${next_i(x)} * ${across} : ${next_k(x)} * ${along};
+                    const int ${x}_left = ${count} - ${x}_i;
+                    if (${x}_along_k) {
                     % for q in range(loads[x]):
                     % for e in V:
                     if (${q * next_i(x)} < ${x}_left && ${e} < left - ${x}_k)
                         ${x}_${q}.s${e} = ${x}[${q} * ${x}_next + ${e} * ${along}];
                     % endfor
                     % endfor
-                } else {
+                    } else {
                     % for q in range(loads[x]):
                     % for e in V:
                     if (${e} < ${x}_left && ${q * next_k(x)} < left - ${x}_k)
                         ${x}_${q}.s${e} = ${x}[${q} * ${x}_next + ${e}];
                     % endfor
                     % endfor
+                    }
                 }
                 ${x} += ${step} * ${along};
 </%def>
@@ -157,6 +172,34 @@ ${common.declarations()}
                         % endfor
                     }
                 }
+</%def>
+## Where a work-item's fragments are in a stage, for each way in which elements along k are stored.
+<%def name="fragment_places(stage)">
+                % for way in range(max(1, min(cycle, depth // lanes))):
+                const int turn${way} = ${swizzle(f"(slice * {depth} + {way * lanes})")};
+                __local const ${ctype} *const a_at${way} = ${stage} + slice * ${depth * rows} + (row0 ^ turn${way});
+                __local const ${ctype} *const b_at${way} =
+                    ${stage} + ${step * rows} + slice * ${depth * columns} + (column0 ^ turn${way});
+                % endfor
+</%def>
+## Reads the fragments of element k of the slice's step.
+<%def name="read_fragments(k)">
+<%
+    way, to = k // lanes % cycle, f"_{k % 2}"
+%>\
+                % for h in H:
+                b${h}${to} = *(__local const ${vector} *)(b_at${way} + ${k * columns + h * columns // own_vectors});
+                % endfor
+                % for g in range(own_rows // lanes):
+                a${g}${to} = *(__local const ${vector} *)(a_at${way} + ${k * rows + g * rows * lanes // own_rows});
+                % endfor
+</%def>
+<%def name="multiply_fragments(k)">
+                % for i in R:
+                % for h in H:
+                c${i}_${h} += a${i // lanes}_${k % 2}.s${i % lanes} * b${h}_${k % 2};
+                % endfor
+                % endfor
 </%def>
 <%def name="multiply_by_instruction()">
                 #pragma unroll
@@ -264,10 +307,10 @@ ${common.declarations()}
                         % endfor
                     }
 </%def>
-% if index == "long" or (itemsize == 8 and not matrix):
+% if registers and index != "long" and (itemsize == 4 or matrix):
 ## 64-bit indices take too many registers for a limit, and float64 needs no second work-group to fill its units.
-% else:
-// 512 work-items run at a time on a multiprocessor of NVIDIA's if a work-item has at most 128 registers.
+// ${65536 // registers} work-items run at a time on a multiprocessor of NVIDIA's if a work-item has \
+at most ${registers} registers.
 % endif
 __kernel __attribute__((reqd_work_group_size(32, ${items // 32}, 1)))
 void ${name}(${common.parameters()})
@@ -300,7 +343,7 @@ void ${name}(${common.parameters()})
         barrier(CLK_LOCAL_MEM_FENCE);
         ${index} left;  // elements along k from the next step on
         __global const ${ctype} *a, *b;
-        int a_left, b_left, a_is_full, b_is_full;
+        int a_is_full, b_is_full;
         {
             ${tile_position()}
             const ${index} k_begin = p.split_k > 1 ? partition_begin(p.k, ${step}, part, p.split_k) : 0;
@@ -313,16 +356,27 @@ void ${name}(${common.parameters()})
             a += (m0 + a_i) * p.a.row + (k_begin + a_k) * p.a.col;
             b += (n0 + b_i) * p.b.col + (k_begin + b_k) * p.b.row;
         }
+        % if pipelined:
+        ${vector} ${", ".join(f"{x}_{f} = 0" for x in fragment_names for f in (0, 1))};
+        % endif
         int stage = 2;  // of the step that is computed; 2: there is none yet
         for (; left > -${step}; left -= ${step}) {
             ${vector} ${", ".join(f"{x}_{q} = 0" for x in "ab" for q in range(loads[x]))};
             if (left > 0) {
-                ${load_global("a", "a_row", "a_step")}
-                ${load_global("b", "b_col", "b_step")}
+                ${load_global("a", "a_row", "a_step", "p.m - place[1]")}
+                ${load_global("b", "b_col", "b_step", "p.n - place[2]")}
             }
             if (stage < 2) {
                 __local const ${ctype} *const now = space + stage * ${stage_size};
+                % if pipelined:
+                ${fragment_places("now")}
+                % for k in range(depth - 1):
+                ${read_fragments(k + 1)}
+                ${multiply_fragments(k)}
+                % endfor
+                % else:
                 ${multiply_by_instruction() if matrix else multiply()}
+                % endif
             }
             stage = (stage ^ 1) & 1;
             if (left > 0) {
@@ -331,6 +385,16 @@ void ${name}(${common.parameters()})
                 ${store_local("b")}
             }
             barrier(CLK_LOCAL_MEM_FENCE);
+            % if pipelined:
+            // The last element along k of this step, while the first of the next step is read. Before the first step
+            // all fragments are zero.
+            if (left > 0) {
+                __local const ${ctype} *const next = space + stage * ${stage_size};
+                ${fragment_places("next")}
+                ${read_fragments(0)}
+            }
+            ${multiply_fragments(depth - 1)}
+            % endif
         }
     }
     const int item = place[3] + get_local_id(1) * 32 + get_local_id(0);

@@ -1,7 +1,7 @@
 ## Algorithm   x[positions] = y, or += y, in place, for GPUs, where there are many positions: segmented reduction by key
 ##             of sorted positions. A segment is a run of equal positions. _last (sets): the last value of each segment
-##             wins; a work-item has one element of one value. _sum (adds): a work-item has one element of a chunk of
-##             sorted values. A segment of at most `chunk` values is added by the chunk in which it begins, value by
+##             wins; a work-item has one element of one value. _sum (adds): a work-item has one element, or the `lanes`
+##             of an aligned vector, of a chunk of sorted values. A segment of at most `chunk` values is added by the chunk in which it begins, value by
 ##             value. Of a longer segment each chunk adds up its part: two parts for each chunk, of the segment that
 ##             began before, and of the one that goes on. _join: the chunk in which a longer segment begins adds up its
 ##             parts; those of many parts are added up by the work-group, those of few by a work-item.
@@ -13,10 +13,19 @@
 ##             parts[2 * chunks][elements].
 ## Invariants  Sums of short segments are NumPy's to the bit. The order of additions is fixed.
 <%page args="name, plan, ctype, combine, nothing, ndim, index, chunk, accumulates, is_checked, group, block,
-             few_parts, width"/>\
+             few_parts, width, lanes"/>\
 <%namespace name="unravel" file="/common/unravel.mako"/>\
 <%namespace name="runs" file="/indexing/value_runs.mako"/>\
-<% ahead = 4 %>\
+<%
+    ahead = 4
+    vector = f"{ctype}{lanes}" if lanes > 1 else ctype
+
+    def at(array, place):
+        return f"*(__global {vector} *)&{array}[{place}]" if lanes > 1 else f"{array}[{place}]"
+
+    def const_at(array, place):
+        return at(array, place).replace("__global", "__global const")
+%>\
 ${plan.c_typedef(f"{name}_plan")}
 
 <%def name="places(from_='from')">
@@ -83,19 +92,20 @@ __kernel void ${name}_sum(__global const ${index} *restrict keys, __global const
 {
     const ${index} count = ${f"{name}_valid(keys, p.count)" if is_checked else "p.count"};
     const ${index} chunks = (count + ${chunk - 1}) / ${chunk};
-    const ${index} size = chunks * p.elements;
+    const ${index} vectors = p.elements${f" / {lanes}" if lanes > 1 else ""};
+    const ${index} size = chunks * vectors;
     x += x_at;
     y += y_at;
     for (${index} n = get_global_id(0); n < size; n += get_global_size(0)) {
-        const ${index} c = n / p.elements;
-        const ${index} e = n - c * p.elements;
+        const ${index} c = n / vectors;
+        const ${index} e = ${f"(n - c * vectors) * {lanes}" if lanes > 1 else "n - c * vectors"};
         const ${index} first = c * ${chunk};
         const ${index} last = min(count, first + ${chunk});
         const ${index} last_key = keys[last - 1];
         ${places()}
         ${index} key = keys[first];
         ${index} begun = -1;
-        ${ctype} sum = ${nothing};
+        ${vector} sum = ${nothing};
         // what becomes of the sum: 0 another chunk adds the segment, 1 the short one ends here, 2 and 3 a part
         int kind = first > 0 && keys[first - 1] == key ? 2 * ${name}_is_long(keys, first, count) : -1;
         int goes_on = 1;
@@ -111,21 +121,21 @@ __kernel void ${name}_sum(__global const ${index} *restrict keys, __global const
             % for j in range(ahead):
             const int begins${j} = key${j} >= 0 && ${f"key{j} != key{j - 1}" if j else "(key0 != key || kind < 0)"};
             const int is_long${j} = begins${j} && count - k > ${chunk + j} && keys[k + ${chunk + j}] == key${j};
-            ${ctype} start${j} = ${nothing};
-            ${ctype} value${j} = ${nothing};
+            ${vector} start${j} = ${nothing};
+            ${vector} value${j} = ${nothing};
             if (begins${j} && !is_long${j})
-                start${j} = x[to + key${j} * p.unit];
+                start${j} = ${at("x", f"to + key{j} * p.unit")};
             const ${index} number${j} = key${j} >= 0 ? order[k + ${j}] : 0;
             if (key${j} >= 0)
-                value${j} = y[from + ${runs.at(f"number{j}")}];
+                value${j} = ${const_at("y", "from + " + runs.at(f"number{j}"))};
             % endfor
             % for j in range(ahead):
             if (goes_on) {
                 if (key${j} != key || kind < 0) {
                     if (kind == 1)
-                        x[to + key * p.unit] = sum;
+                        ${at("x", "to + key * p.unit")} = sum;
                     else if (kind == 2)
-                        parts[2 * c * p.elements + e] = sum;
+                        ${at("parts", "2 * c * p.elements + e")} = sum;
                     goes_on = k + ${j} < last;
                     key = key${j};
                     kind = is_long${j} ? 3 : 1;
@@ -133,7 +143,7 @@ __kernel void ${name}_sum(__global const ${index} *restrict keys, __global const
                     sum = start${j};
                 } else if (k + ${j} >= last && kind != 1) {
                     if (kind > 0)
-                        parts[(2 * c + kind - 2) * p.elements + e] = sum;
+                        ${at("parts", "(2 * c + kind - 2) * p.elements + e")} = sum;
                     goes_on = 0;
                 }
                 sum = ${combine.format(a="sum", b=f"value{j}")};

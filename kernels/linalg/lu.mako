@@ -18,6 +18,7 @@
 ## Reference  Golub and Van Loan, Matrix Computations, 3.4.
 <%page args="name, ctype, lanes, block, group, schedule"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
+<%namespace name="moves" file="/linalg/moves.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <% V, T = ctype if lanes == 1 else f"{ctype}{lanes}", ctype %>
 % if schedule == "cpu":
@@ -291,46 +292,8 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, const lin
 }
 % endif
 
-/* Interchanges of rows in a (rows x columns), for the first `whole` pivots. Work-items share the columns. */
-__kernel ${one_item_groups}
-void ${name}_swap(const linalg_sizes size, const linalg_strides a_at, const linalg_pivots p_at,
-                  __global ${T} *a, __global const int *pivots)
-{
-% if schedule == "cpu":
-    const long part = get_global_id(0), parts = get_global_size(0);
-    const long begin = partition_begin(size.columns, 1, part, parts);
-    const long end = partition_begin(size.columns, 1, part + 1, parts);
-% else:
-    const long step = get_global_size(0);
-% endif
-    for (long b = 0; b < size.count; ++b) {
-        __global ${T} *matrix = a + a_at.offset + b * a_at.batch;
-        __global const int *pivot = pivots + p_at.offset + b * p_at.batch;
-        for (long k = 0; k < size.whole; ++k) {
-            const long other = pivot[k] - p_at.base;
-% if schedule == "cpu":
-            for (long j = begin; other != k && j < end; ++j) {
-% else:
-            for (long j = get_global_id(0); other != k && j < size.columns; j += step) {
-% endif
-                const ${T} value = matrix[k * a_at.row + j * a_at.column];
-                matrix[k * a_at.row + j * a_at.column] = matrix[other * a_at.row + j * a_at.column];
-                matrix[other * a_at.row + j * a_at.column] = value;
-            }
-        }
-    }
-}
-
-/* x (rows x columns) becomes the identity. */
-__kernel ${one_item_groups}
-void ${name}_identity(const linalg_sizes size, const linalg_strides x_at, __global ${T} *x)
-{
-    const long part = get_global_id(0), parts = get_global_size(0);
-    LINALG_ELEMENTS_${schedule}(size, b, i, j) {
-        x[x_at.offset + b * x_at.batch + i * x_at.row + j * x_at.column] = i == j;
-    }
-}
-
+${moves.swap(name, T, schedule, one_item_groups)}
+${moves.identity(name, T, schedule, one_item_groups)}
 <%
     word, bits = ("ulong", 52) if ctype == "double" else ("uint", 23)
     low, one, field = (1 << bits) - 1, (1023 if bits == 52 else 127) << bits, 2047 if bits == 52 else 255
@@ -386,35 +349,8 @@ void ${name}_determinant(const linalg_sizes size, const linalg_strides a_at, con
     }
 }
 
-/* Pivots of rows that no step interchanges: those from number `columns` on. */
-__kernel ${one_item_groups}
-void ${name}_keep(const linalg_sizes size, const long pivots_at, __global int *pivots)
-{
-    for (long b = get_global_id(0); b < size.count; b += get_global_size(0))
-        for (long k = size.columns; k < size.rows; ++k)
-            pivots[pivots_at + b * size.rows + k] = k;
-}
-
-/* NaN in x (rows x columns) where U has a zero among the `whole` elements of its diagonal. */
-__kernel ${one_item_groups}
-void ${name}_singular(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
-                      __global const ${T} *a, __global ${T} *x, volatile __global int *error_flag,
-                      const int number)
-{
-    for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
-        __global const ${T} *matrix = a + a_at.offset + b * a_at.batch;
-        int failed = 0;
-        for (long k = 0; k < size.whole; ++k)
-            failed |= matrix[k * (a_at.row + a_at.column)] == 0;
-        if (failed && number)
-            report_error(error_flag, number, 0, b, 0);
-        for (long e = 0; failed && e < size.rows * size.columns; ++e) {
-            const long i = e / size.columns;
-            x[x_at.offset + b * x_at.batch + i * x_at.row + (e - i * size.columns) * x_at.column] = (${T})NAN;
-        }
-    }
-}
-
+${moves.keep(name, one_item_groups)}
+${moves.singular(name, T, one_item_groups)}
 /* Row k of P A is row p[k] of A (or the inverse permutation), from interchanges; a work-item for each vector. */
 __kernel ${one_item_groups}
 void ${name}_permutation(const linalg_sizes size, const linalg_strides pivots_at, const long p_at,

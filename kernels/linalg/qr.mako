@@ -17,6 +17,7 @@
 ##            representation for products of Householder transformations, 1989.
 <%page args="name, ctype, lanes, block, group, schedule"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>\
+<%namespace name="moves" file="/linalg/moves.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 T = ctype
@@ -207,18 +208,7 @@ void ${name}_panel(const linalg_sizes size, const linalg_strides a_at, __global 
 }
 % endif
 
-/* v (rows x columns): the vectors of a panel, with ones on the diagonal and zeros above it. */
-__kernel ${one_item_groups}
-void ${name}_vectors(const linalg_sizes size, const linalg_strides a_at, const linalg_strides v_at,
-                     __global const ${T} *a, __global ${T} *v)
-{
-    const long part = get_global_id(0), parts = get_global_size(0);
-    LINALG_ELEMENTS_${schedule}(size, b, i, j) {
-        const ${T} value = a[a_at.offset + b * a_at.batch + i * a_at.row + j * a_at.column];
-        v[v_at.offset + b * v_at.batch + i * v_at.row + j * v_at.column] = i > j ? value : i == j;
-    }
-}
-
+${moves.vectors(name, T, schedule, one_item_groups)}
 /* t (columns x columns) holds V^T V before and T after. */
 __kernel ${one_item_groups}
 void ${name}_factor(const linalg_sizes size, const linalg_strides t_at, __global const ${T} *all_taus,
@@ -243,36 +233,6 @@ void ${name}_factor(const linalg_sizes size, const linalg_strides t_at, __global
     }
 }
 
-/* r (rows x columns): the upper triangle of a. */
-__kernel ${one_item_groups}
-void ${name}_upper(const linalg_sizes size, const linalg_strides a_at, const linalg_strides r_at,
-                   __global const ${T} *a, __global ${T} *r)
-{
-    const long part = get_global_id(0), parts = get_global_size(0);
-    LINALG_ELEMENTS_${schedule}(size, b, i, j) {
-        const ${T} value = a[a_at.offset + b * a_at.batch + i * a_at.row + j * a_at.column];
-        r[r_at.offset + b * r_at.batch + i * r_at.row + j * r_at.column] = i <= j ? value : 0;
-    }
-}
-
-/* q (rows x columns) becomes the identity. */
-__kernel ${one_item_groups}
-void ${name}_identity(const linalg_sizes size, const linalg_strides q_at, __global ${T} *q)
-{
-    const long part = get_global_id(0), parts = get_global_size(0);
-    LINALG_ELEMENTS_${schedule}(size, b, i, j) {
-        q[q_at.offset + b * q_at.batch + i * q_at.row + j * q_at.column] = i == j;
-    }
-}
-
-/* Columns of q (rows x columns) change sign where the element of r's diagonal is negative. */
-__kernel ${one_item_groups}
-void ${name}_signs(const linalg_sizes size, const linalg_strides r_at, const linalg_strides q_at,
-                   __global const ${T} *r, __global ${T} *q)
-{
-    const long part = get_global_id(0), parts = get_global_size(0);
-    LINALG_ELEMENTS_${schedule}(size, b, i, j) {
-        if (r[r_at.offset + b * r_at.batch + j * (r_at.row + r_at.column)] < 0)
-            q[q_at.offset + b * q_at.batch + i * q_at.row + j * q_at.column] *= -1;
-    }
-}
+${moves.upper(name, T, schedule, one_item_groups)}
+${moves.identity(name, T, schedule, one_item_groups)}
+${moves.signs(name, T, schedule, one_item_groups)}

@@ -15,6 +15,7 @@
 ## Workspace  `_lanes`: rows * (rows + 1) / 2 + rows vectors for each work-item.
 ## Reference  Golub and Van Loan, Matrix Computations, 3.1.
 <%page args="name, ctype, lanes, block, group, unit, schedule"/>
+<%namespace name="moves" file="/linalg/moves.mako"/>\
 <% one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if schedule == "cpu" else "" %>
 <%
 V, T = f"{ctype}{lanes}", ctype
@@ -338,19 +339,4 @@ void ${name}_rows(const linalg_sizes size, const linalg_strides a_at, const lina
 }
 % endif
 
-/* NaN in the solutions of matrices with a zero on the diagonal; a work-item for each matrix. */
-__kernel ${one_item_groups}
-void ${name}_finish(const linalg_sizes size, const linalg_strides a_at, const linalg_strides x_at,
-                    __global const ${T} *a, __global ${T} *x)
-{
-    for (long batch = get_global_id(0); batch < size.count; batch += get_global_size(0)) {
-        __global const ${T} *matrix = a + a_at.offset + batch * a_at.batch;
-        int failed = 0;
-        for (long i = 0; i < size.rows; ++i)
-            failed |= matrix[i * (a_at.row + a_at.column)] == 0;
-        for (long e = 0; failed && e < size.rows * size.columns; ++e) {
-            const long i = e / size.columns;
-            x[x_at.offset + batch * x_at.batch + i * x_at.row + (e - i * size.columns) * x_at.column] = (${T})NAN;
-        }
-    }
-}
+${moves.finish_triangular(name, T, one_item_groups)}

@@ -4,12 +4,17 @@
 ##             aligned vectors, and g.total and g.chunk count these.
 ## Tiling      A work-group has several outputs with `threads` work-items each. Neighbouring work-items read
 ##             neighbouring elements: along the reduced dimension (`along`) or across outputs.
+##             With `joins` the work-group that is the last of the chunks of its outputs also adds up the partial
+##             results: it knows by a counter for each group of outputs, which it sets to zero again. No work-group
+##             waits for another one.
 ## NDRange     (groups * group, chunks): dimension 0 covers the outputs, dimension 1 the chunks of the reduced range.
 ## Workspace   accumulators in local memory (kernels/common/workgroup.mako); partial results as in
-##             kernels/reduction/cpu.mako.
-## Invariants  Barriers are uniform: work-items without an output reduce another one's elements.
+##             kernels/reduction/cpu.mako. With `joins`: partials[chunks][outputs], accumulators; counters[groups].
+## Invariants  Barriers are uniform: work-items without an output reduce another one's elements. With `joins`: one
+##             kernel of the context at a time uses the counters, which are zero before and after.
+## Reference   `joins`: the sample threadFenceReduction of NVIDIA's CUDA toolkit.
 <%page args="name, geometry, unit, in_dtype, acc_dtype, out_dtype, combine, identity, compensation, pair_in, pair_out,
-             index, outer_dims, reduced_dims, group, along, is_run, lanes, load_alignment"/>
+             index, outer_dims, reduced_dims, group, along, is_run, lanes, load_alignment, joins"/>
 <%namespace name="shared" file="/reduction/accumulator.mako"/>
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
 <%namespace name="workgroup" file="/common/workgroup.mako"/>
@@ -62,7 +67,11 @@ ${load}(x + ${name}_at(&g, ${place}), 1, g.error_stride)
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input_at,
-    __global ${ctype(out_dtype)} *restrict output, const long output_at, const ${name}_geometry g)
+    __global ${ctype(out_dtype)} *restrict output, const long output_at,
+    % if joins:
+    volatile __global ${single} *partials, volatile __global int *counters,
+    % endif
+    const ${name}_geometry g)
 {
     ${workgroup.row_scratch(single, "scratch", group)}
     ${traversal.simt_task(along)}
@@ -87,8 +96,33 @@ void ${name}(__global const ${ctype(in_dtype)} *restrict input, const long input
     % endif
     ${workgroup.row_reduce("result", single, fields, f"{name}_combine1({{a}}, {{b}})", group, along=along,
         stride="1" if along else "slots", everyone=False)}
+    % if joins:
+    __local int is_last;
+    if (lane == 0 && output_index < g.outputs)
+        partials[chunk * g.outputs + output_index] = result;
+    device_fence();
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (item == 0)
+        is_last = atomic_inc(counters + get_group_id(0)) == (int)get_num_groups(1) - 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!is_last)  // the same for the whole group
+        return;
+    device_fence();
+    result = ${name}_identity1();
+    if (output_index < g.outputs)
+        for (${index} k = lane; k < (${index})get_num_groups(1); k += threads)
+            result = ${name}_combine1(result, partials[k * g.outputs + output_index]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    ${workgroup.row_reduce("result", single, fields, f"{name}_combine1({{a}}, {{b}})", group, along=along,
+        stride="1" if along else "slots", everyone=False)}
+    if (lane == 0 && output_index < g.outputs)
+        ${name}_store1(result, output + output_at + out - chunk * g.chunk_stride, 1, g.error_stride);
+    if (item == 0)
+        atomic_xchg(counters + get_group_id(0), 0);
+    % else:
     if (lane == 0 && output_index < g.outputs)
         ${name}_store1(result, output + output_at + out, 1, g.error_stride);
+    % endif
 }
 
 ## The limits are the same for all work-items of an output.

@@ -1,7 +1,6 @@
-"""Linear algebra of real matrices, after the Python array API standard.
+"""Linear algebra of real and complex matrices, after the Python array API standard.
 
 Matrices are in the last two dimensions; leading ones are a batch. Integers are computed in floatX, float16 in float32.
-Complex matrices have products, norms, traces and transposes only.
 """
 
 from math import inf
@@ -84,17 +83,9 @@ class SVDResult(NamedTuple):
     Vh: GpuArray
 
 
-def _floating(name: str, x: GpuArray) -> GpuArray:
-    """Return the array in the dtype that it is computed in.
-
-    Raises `TypeError`: it is complex.
-    """
-    if x.dtype.kind == "c":
-        raise TypeError(
-            f"linalg.{name} of {x.dtype}: complex matrices have no kernel; np.linalg.{name}(np.asarray(x)) computes on "
-            "the host"
-        )
-    if x.dtype.kind != "f":
+def _floating(x: GpuArray) -> GpuArray:
+    """Return the array in the dtype that it is computed in."""
+    if x.dtype.kind not in "fc":
         return cast_to(x, default_float(x.context))
     return cast_to(x, np.dtype("float32")) if x.dtype == np.dtype("float16") else x
 
@@ -108,7 +99,13 @@ def _matrices(name: str, x: GpuArray, square: bool = False) -> GpuArray:
         raise np.linalg.LinAlgError(f"linalg.{name} takes matrices, not an array of shape {x.shape}")
     if square and x.shape[-1] != x.shape[-2]:
         raise np.linalg.LinAlgError(f"linalg.{name} takes square matrices, not an array of shape {x.shape}")
-    return _floating(name, x)
+    return _floating(x)
+
+
+def _adjoint(x: GpuArray) -> GpuArray:
+    """Return the conjugate transposes of matrices."""
+    x = matrix_transpose(x)
+    return elementwise.conj(x) if x.dtype.kind == "c" else x
 
 
 def _routine(x: GpuArray, kind: Any, **options: Any) -> Any:
@@ -119,10 +116,13 @@ def _routine(x: GpuArray, kind: Any, **options: Any) -> Any:
 def cholesky(x: GpuArray, /, *, upper: bool = False) -> GpuArray:
     """Return the Cholesky factors L of ``x = L @ L.T``, or U of ``x = U.T @ U``.
 
+    Transposes of complex factors are conjugated.
+
     Parameters
     ----------
     x
-        Symmetric positive definite matrices (..., n, n), of which one triangle is read.
+        Symmetric or Hermitian positive definite matrices (..., n, n), of which one triangle is read. Imaginary parts
+        of the diagonal are not read.
     upper
         Whether U is returned, from the upper triangle.
 
@@ -163,7 +163,10 @@ def det(x: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def slogdet(x: GpuArray, /) -> SlogdetResult:
-    """Return the signs, and the logarithms of the absolute values, of the determinants of matrices (..., n, n)."""
+    """Return the signs, and the logarithms of the absolute values, of the determinants of matrices (..., n, n).
+
+    The sign of a complex determinant is a number of length one; the logarithms are real.
+    """
     a = _matrices("slogdet", x, square=True)
     return SlogdetResult(*_routine(a, Determinant, in_parts=True)(a))
 
@@ -182,9 +185,10 @@ def trace(x: GpuArray, /, *, offset: int = 0, dtype: DTypeLike = None) -> GpuArr
 
 @takes_arrays
 def eigh(x: GpuArray, /) -> EighResult:
-    """Return the eigenvalues (..., n), in ascending order, and the eigenvectors (..., n, n) of symmetric matrices.
+    """Return the eigenvalues (..., n) and the eigenvectors (..., n, n) of symmetric or Hermitian matrices.
 
-    The vectors are columns. The lower triangle is read.
+    The eigenvalues are real, in ascending order. The vectors are columns; their signs, or directions in the complex
+    plane, may differ from NumPy's. The lower triangle is read.
     """
     a = _matrices("eigh", x, square=True)
     return EighResult(*_routine(a, SymmetricEigen)(a))
@@ -192,7 +196,7 @@ def eigh(x: GpuArray, /) -> EighResult:
 
 @takes_arrays
 def eigvalsh(x: GpuArray, /) -> GpuArray:
-    """Return the eigenvalues (..., n), in ascending order, of symmetric matrices (..., n, n)."""
+    """Return the eigenvalues (..., n), real and in ascending order, of symmetric or Hermitian matrices (..., n, n)."""
     a = _matrices("eigvalsh", x, square=True)
     values: GpuArray = _routine(a, SymmetricEigen, has_vectors=False)(a)[0]
     return values
@@ -235,7 +239,7 @@ def qr(x: GpuArray, /, mode: str = "reduced") -> QRResult:
     """Return the factors of ``x = Q @ R`` of matrices (..., m, n).
 
     `mode`: ``"reduced"`` for Q (..., m, k) and R (..., k, n) with k = min(m, n); ``"complete"`` for Q (..., m, m) and R
-    (..., m, n).
+    (..., m, n). The diagonal of R is real.
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"linalg.qr: mode must be 'reduced' or 'complete', not {mode!r}")
@@ -260,7 +264,7 @@ def solve(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
         The solutions, in the shape of `x2` with all leading dimensions; NaN where a matrix is singular.
     """
     context = common_context("linalg.solve", [x1, x2])
-    a, b = _matrices("solve", x1, square=True), _floating("solve", x2)
+    a, b = _matrices("solve", x1, square=True), _floating(x2)
     dtype = np.result_type(a.dtype, b.dtype)
     a, b = (v if v.dtype == dtype else cast_to(v, dtype) for v in (a, b))
     is_vector = b.ndim == 1
@@ -275,7 +279,9 @@ def solve(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def svd(x: GpuArray, /, full_matrices: bool = True) -> SVDResult:
-    """Return U, S and Vh of ``x = U @ diag(S) @ Vh``; the singular values S are in descending order.
+    """Return U, S and Vh of ``x = U @ diag(S) @ Vh``; the singular values S are real and in descending order.
+
+    Signs of vectors, or their directions in the complex plane, may differ from NumPy's.
 
     `full_matrices`: whether U and Vh are square.
     """
@@ -319,7 +325,7 @@ def pinv(x: GpuArray, /, rtol: Any = None) -> GpuArray:
         rtol = float(np.finfo(s.dtype).eps) * max(x.shape[-2:])
     is_used = elementwise.greater(s, _cutoff(x, s, rtol))
     inverse = elementwise.where(is_used, elementwise.divide(1.0, s), 0.0)
-    return matmul(elementwise.multiply(matrix_transpose(vh), inverse[..., None, :]), matrix_transpose(u))
+    return matmul(elementwise.multiply(_adjoint(vh), inverse[..., None, :]), _adjoint(u))
 
 
 @takes_arrays

@@ -12,6 +12,7 @@ from pytensor.tensor.linalg import inverse, summary
 from pytensor.tensor.linalg.decomposition import cholesky, eigen, lu, qr, svd
 from pytensor.tensor.linalg.solvers import general, psd, triangular, tridiagonal
 
+from pytensor_cl.codegen.dtypes import is_complex
 from pytensor_cl.ops.adapters import CheckedBatch, CheckedBatches, WithCasts, copy_or_none
 from pytensor_cl.ops.base import GpuOp, Routine
 from pytensor_cl.ops.registry import NoKernel, register_lift
@@ -29,6 +30,12 @@ from pytensor_cl.runtime.device import DeviceInfo
 def _core(op: Any) -> Any:
     """Return the Op of one matrix."""
     return op.core_op if isinstance(op, Blockwise) else op
+
+
+def _matrix_dtype(node: Apply) -> str:
+    """Return the dtype that a matrix is factored in; the first output may be real where it is complex."""
+    given: str = node.inputs[0].type.dtype
+    return given if is_complex(given) else node.outputs[0].type.dtype
 
 
 class PivotedLU(lu.LUFactor):
@@ -83,7 +90,7 @@ class GpuRepeatedSquares(GpuOp):
         return Squares(context, node.outputs[0].type.dtype)
 
 
-@register_lift(cholesky.Cholesky, numba_safe=True, batched=True)
+@register_lift(cholesky.Cholesky, complex_too=True, numba_safe=True, batched=True)
 class GpuCholesky(GpuOp):
     """Device counterpart of `Cholesky`, alone or in a Blockwise."""
 
@@ -92,7 +99,7 @@ class GpuCholesky(GpuOp):
         return Cholesky(context, node.outputs[0].type.dtype, lower=_core(self.host).lower)
 
 
-@register_lift(triangular.SolveTriangular, numba_safe=True, batched=True)
+@register_lift(triangular.SolveTriangular, complex_too=True, numba_safe=True, batched=True)
 class GpuSolveTriangular(GpuOp):
     """Device counterpart of `SolveTriangular`, alone or in a Blockwise."""
 
@@ -109,7 +116,7 @@ class GpuSolveTriangular(GpuOp):
         return CheckedBatch(solve, node, "a linear system", core.b_ndim)
 
 
-@register_lift(psd.CholeskySolve, numba_safe=True, batched=True)
+@register_lift(psd.CholeskySolve, complex_too=True, numba_safe=True, batched=True)
 class GpuCholeskySolve(GpuOp):
     """Device counterpart of `CholeskySolve`, alone or in a Blockwise."""
 
@@ -127,7 +134,7 @@ def _refuse_structure(node: Apply, info: DeviceInfo) -> NoKernel | None:
     return NoKernel(f"no OpenCL kernel for Solve with assume_a={structure!r} yet")
 
 
-@register_lift(general.Solve, numba_safe=True, batched=True, refuse=_refuse_structure)
+@register_lift(general.Solve, complex_too=True, numba_safe=True, batched=True, refuse=_refuse_structure)
 class GpuSolve(GpuOp):
     """Device counterpart of `Solve` for general and for positive definite matrices, alone or in a Blockwise."""
 
@@ -145,7 +152,8 @@ class GpuSolve(GpuOp):
 
 def _refuse_dtype(node: Apply, info: DeviceInfo) -> NoKernel | None:
     dtype = node.inputs[0].type.dtype
-    return None if dtype in ("float32", "float64") else NoKernel(f"no OpenCL kernel for LUFactor of {dtype}")
+    is_taken = dtype in ("float32", "float64", "complex64", "complex128")
+    return None if is_taken else NoKernel(f"no OpenCL kernel for LUFactor of {dtype}")
 
 
 @register_lift(lu.LU, numba_safe=False, batched=True)
@@ -157,7 +165,7 @@ def lift_lu(node: Apply, context_name: str, info: DeviceInfo) -> NoKernel:
     return NoKernel(f"no OpenCL kernel for LU of {node.inputs[0].type.dtype}")
 
 
-@register_lift(lu.LUFactor, PivotedLU, numba_safe=False, batched=True, refuse=_refuse_dtype)
+@register_lift(lu.LUFactor, PivotedLU, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_dtype)
 class GpuLUFactor(GpuOp):
     """Device counterpart of `LUFactor`, alone or in a Blockwise."""
 
@@ -184,7 +192,7 @@ class GpuPivotToPermutations(GpuOp):
         return Permutation(context, inverse=_core(self.host).inverse)
 
 
-@register_lift(summary.Det, numba_safe=True, batched=True)
+@register_lift(summary.Det, complex_too=True, numba_safe=True, batched=True)
 class GpuDet(GpuOp):
     """Device counterpart of `Det`, alone or in a Blockwise."""
 
@@ -193,7 +201,7 @@ class GpuDet(GpuOp):
         return Determinant(context, node.outputs[0].type.dtype)
 
 
-@register_lift(summary.SLogDet, numba_safe=True, batched=True)
+@register_lift(summary.SLogDet, complex_too=True, numba_safe=True, batched=True)
 class GpuSLogDet(GpuOp):
     """Device counterpart of `SLogDet`, alone or in a Blockwise."""
 
@@ -202,7 +210,7 @@ class GpuSLogDet(GpuOp):
         return Determinant(context, node.outputs[0].type.dtype, in_parts=True)
 
 
-@register_lift(inverse.MatrixInverse, numba_safe=True, batched=True)
+@register_lift(inverse.MatrixInverse, complex_too=True, numba_safe=True, batched=True)
 class GpuMatrixInverse(GpuOp):
     """Device counterpart of `MatrixInverse`, alone or in a Blockwise."""
 
@@ -248,7 +256,7 @@ def _refuse_pivoting(node: Apply, info: DeviceInfo) -> NoKernel | None:
     return None
 
 
-@register_lift(qr.QR, numba_safe=True, batched=True, refuse=_refuse_pivoting)
+@register_lift(qr.QR, complex_too=True, numba_safe=True, batched=True, refuse=_refuse_pivoting)
 class GpuQR(GpuOp):
     """Device counterpart of `QR` without pivoting, alone or in a Blockwise."""
 
@@ -265,37 +273,39 @@ def _refuse_large(node: Apply, info: DeviceInfo) -> NoKernel | None:
     name = type(_core(node.op)).__name__
     if len(node.inputs) > 1:
         return NoKernel(f"no OpenCL kernel for {name} of two matrices yet")
+    if name == "Eigh" and is_complex(node.inputs[0].type.dtype):
+        return NoKernel("PyTensor's type of the eigenvectors of a complex matrix is real")
     sides = node.inputs[0].type.shape[-2:]
     if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST_FOR_ROTATIONS:
         return NoKernel(f"LAPACK is faster for {name} of large matrices ({sides[0]} x {sides[1]})")
     return None
 
 
-@register_lift(svd.SVD, numba_safe=False, batched=True, refuse=_refuse_large)
+@register_lift(svd.SVD, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuSVD(GpuOp):
     """Device counterpart of `SVD`, alone or in a Blockwise."""
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the rotations and what follows."""
         core = _core(self.host)
-        dtype = node.outputs[0].type.dtype
+        dtype = _matrix_dtype(node)
         return SVD(context, dtype, full_matrices=core.full_matrices, compute_uv=core.compute_uv)
 
 
-@register_lift(eigen.Eigh, numba_safe=False, batched=True, refuse=_refuse_large)
+@register_lift(eigen.Eigh, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuEigh(GpuOp):
     """Device counterpart of `Eigh` of one matrix, alone or in a Blockwise."""
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the rotations."""
-        return SymmetricEigen(context, node.outputs[0].type.dtype, lower=_core(self.host).lower)
+        return SymmetricEigen(context, _matrix_dtype(node), lower=_core(self.host).lower)
 
 
-@register_lift(eigen.Eigvalsh, numba_safe=False, batched=True, refuse=_refuse_large)
+@register_lift(eigen.Eigvalsh, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuEigvalsh(GpuOp):
     """Device counterpart of `Eigvalsh` of one matrix, alone or in a Blockwise."""
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the rotations."""
         lower = _core(self.host).lower
-        return SymmetricEigen(context, node.outputs[0].type.dtype, lower=lower, has_vectors=False)
+        return SymmetricEigen(context, _matrix_dtype(node), lower=lower, has_vectors=False)

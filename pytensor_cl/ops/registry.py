@@ -37,6 +37,7 @@ class Registration(NamedTuple):
     lift: Lift
     every_dtype: bool
     numba_safe: bool
+    complex_too: bool = False
 
 
 _registered: dict[type[Op], Registration] = {}
@@ -47,6 +48,7 @@ def register_lift[Made: Callable[..., GpuOp | NoKernel]](
     *op_types: type[Op],
     numba_safe: bool,
     every_dtype: bool = False,
+    complex_too: bool = False,
     batched: bool = False,
     refuse: Callable[[Apply, DeviceInfo], NoKernel | None] | None = None,
 ) -> Callable[[Made], Made]:
@@ -64,6 +66,8 @@ def register_lift[Made: Callable[..., GpuOp | NoKernel]](
         that `rewriting/host_graph/guards.py` adds. Only then NUMBA may run a function with such a node.
     every_dtype
         Whether nodes of float16 and of complex numbers are taken too.
+    complex_too
+        Whether nodes of complex numbers are taken too.
     batched
         Whether Blockwise nodes of the Ops are taken too.
     refuse
@@ -72,9 +76,9 @@ def register_lift[Made: Callable[..., GpuOp | NoKernel]](
 
     def register(made: Made) -> Made:
         lift = _construct(made, refuse) if isinstance(made, type) else made
-        _add(_registered, op_types, Registration(lift, every_dtype, numba_safe))
+        _add(_registered, op_types, Registration(lift, every_dtype, numba_safe, complex_too))
         if batched:
-            _add(_batched, op_types, Registration(lift, every_dtype, numba_safe))
+            _add(_batched, op_types, Registration(lift, every_dtype, numba_safe, complex_too))
         return made
 
     return register
@@ -113,7 +117,7 @@ def _construct(kind: Callable[[Op, str], GpuOp], refuse: Callable[..., NoKernel 
 def batched_lift(core_op: Op, node: Apply) -> Lift | None:
     """Return the function that makes the device Op of a Blockwise node of a core Op; None if there is none."""
     found = _batched.get(type(core_op))
-    return None if found is None or (_special_dtype(node) and not found.every_dtype) else found.lift
+    return None if found is None or _special_dtype(node, found) else found.lift
 
 
 def is_numba_safe(op: Op) -> bool:
@@ -150,10 +154,13 @@ def _unsupported_type(kind: Type, info: DeviceInfo) -> NoKernel | None:
     return None
 
 
-def _special_dtype(node: Apply) -> str | None:
-    """Return the first dtype of a node for which a kernel must be written specially; None if there is none."""
-    kinds = (v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType))
-    return next((kind.dtype for kind in kinds if dtypes.is_special(kind.dtype)), None)
+def _special_dtype(node: Apply, found: Registration) -> str | None:
+    """Return the first dtype of a node for which what is registered has no kernel; None if there is none."""
+    if found.every_dtype:
+        return None
+    names = [v.type.dtype for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
+    is_taken = dtypes.is_complex if found.complex_too else (lambda name: False)
+    return next((name for name in names if dtypes.is_special(name) and not is_taken(name)), None)
 
 
 def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKernel:
@@ -173,7 +180,7 @@ def device_op(node: Apply, context_name: str, info: DeviceInfo) -> GpuOp | NoKer
     refusal = next(filter(None, (_unsupported_type(v.type, info) for v in variables)), None)
     if refusal is not None:
         return refusal
-    special = None if found.every_dtype else _special_dtype(node)
+    special = _special_dtype(node, found)
     if special is not None:
         return NoKernel(f"no OpenCL kernel for {type(node.op).__name__} of {special} yet")
     return found.lift(node, context_name, info)

@@ -48,8 +48,8 @@ class MemoryOwner:
 
 def share_memory(x: "GpuArray", y: "GpuArray") -> bool:
     """Return whether elements of two arrays may be in the same place: one memory, and spans that meet."""
-    has_one_owner = x.owner is not None and x.owner is y.owner
-    if x.buffer is not y.buffer and not has_one_owner and x.buffer.int_ptr != y.buffer.int_ptr:
+    own, other = x.buffer, y.buffer
+    if own is not other and (x.owner is None or x.owner is not y.owner) and own.int_ptr != other.int_ptr:
         return False
     (low, high), (begin, end) = x.layout.span, y.layout.span
     return low * x.itemsize < end * y.itemsize and begin * y.itemsize < high * x.itemsize

@@ -100,6 +100,10 @@ class Settings:
         return options
 
 
+COUNTERS = 1 << 14
+"""Work-groups that the counters of a context are enough for."""
+
+
 class Context:
     """An open device.
 
@@ -167,6 +171,12 @@ class Context:
         self._dtypes: set[np.dtype] = set()  # checked dtypes
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         note_opened(self)
+
+    @cached_property
+    def counters(self) -> GpuArray:
+        """Zeros of int32, for one kernel at a time: each leaves them zero, and the queue is in order."""
+        zeros = np.zeros(COUNTERS, "int32")
+        return GpuArray(self, self._buffer_of(zeros), zeros.dtype, _contiguous(zeros.shape))
 
     @cached_property
     def batch_launcher(self) -> KernelLauncher | None:

@@ -48,6 +48,9 @@ PARAMETERS: dict[str, Parameter] = {
     "reduction.group": Parameter(256, (64, 128, 512), "simt", "work-items of a work-group"),
     "reduction.groups_per_unit": Parameter(8, (4, 16, 32), "simt", "work-groups that keep a compute unit busy"),
     "reduction.min_thread": Parameter(16, (4, 8, 32, 64), "simt", "elements that a work-item reduces at least"),
+    "reduction.one_launch": Parameter(
+        1, (0,), "simt", "1: both passes in one launch, where the driver has the feature last_group"
+    ),
     "gemm.tile": Parameter(
         0,
         (122, 83, 82, 62, 44, 43, 42),
@@ -74,6 +77,9 @@ PARAMETERS: dict[str, Parameter] = {
         8192, (2048, 4096, 16384), "cpu", "bytes of sums that a work-item keeps while it adds up columns"
     ),
     "gemm.group": Parameter(16, (8,), "simt", "width of the work-group"),
+    "gemm.form": Parameter(
+        0, (1, 2, 3, 4, 5, 6, 7), "simt", "the largest tile of float32: its number in SIMT_FORMS of routines/gemm"
+    ),
     "conv.depth_bytes": Parameter(4096, (1024, 2048, 8192), "cpu", "bytes along k that are packed at a time"),
     "conv.block_rows": Parameter(144, (48, 96, 288), "cpu", "rows that are packed at a time"),
     "conv.block_columns": Parameter(512, (128, 256, 1024), "cpu", "columns that are packed at a time"),

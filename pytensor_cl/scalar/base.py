@@ -308,8 +308,7 @@ def emit(emitter: Emitter, op: ScalarOp, values: Values, dtypes: Sequence[str]) 
     if isinstance(op, ps.Composite):
         return _emit_graph(emitter, op, values)
     if isinstance(op, UserScalar):
-        inputs = [emitter.cast(v, t) for v, t in zip(values, op.function.input_dtypes, strict=True)]
-        return tuple(map(emitter.bind, op.function.emit(emitter, inputs)))
+        return (_call(emitter, op, values)[op.output],)
     is_of_pairs = _is_complex(op, values, dtypes)
     if isinstance(op, ScalarLoop):
         if is_of_pairs:
@@ -317,6 +316,12 @@ def emit(emitter: Emitter, op: ScalarOp, values: Values, dtypes: Sequence[str]) 
         return emit_loop(emitter, op, cast("tuple[Value, ...]", values), cast("EmitGraph", _emit_graph))
     write = _emit_complex if is_of_pairs else _emit_real
     return (emitter.bind(emitter.cast(write(emitter, op, values, dtypes[0]), dtypes[0])),)
+
+
+def _call(emitter: Emitter, op: UserScalar, values: Values) -> Values:
+    """Write a call of a user's function; return all its outputs."""
+    inputs = [emitter.cast(v, t) for v, t in zip(values, op.function.input_dtypes, strict=True)]
+    return tuple(map(emitter.bind, op.function.emit(emitter, inputs)))
 
 
 def _emit_graph(emitter: Emitter, composite: ScalarInnerGraphOp, values: Values) -> Values:
@@ -329,9 +334,16 @@ def _emit_graph(emitter: Emitter, composite: ScalarInnerGraphOp, values: Values)
             known[variable] = emitter.constant(variable.data, variable.type.dtype)
         return known[variable]
 
+    calls: dict[Any, Values] = {}  # of users' functions with several outputs, each of which is a node
     for node in graph.toposort():
         dtypes = [_check_dtype(out.type.dtype) for out in node.outputs]
         inputs = tuple(map(value_of, node.inputs))
+        if isinstance(node.op, UserScalar):
+            key = (node.op.function, *node.inputs)
+            if key not in calls:
+                calls[key] = _call(emitter, node.op, inputs)
+            known[node.outputs[0]] = calls[key][node.op.output]
+            continue
         known.update(zip(node.outputs, emit(emitter, node.op, inputs, dtypes), strict=True))
     return tuple(map(value_of, graph.outputs))
 

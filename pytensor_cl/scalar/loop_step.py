@@ -1,6 +1,6 @@
 """Scan as a loop program: which arrays it reads and writes, and one step as OpenCL C."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -14,7 +14,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl._compat import inner_graphs
 from pytensor_cl.codegen.dtypes import needs_fp64
-from pytensor_cl.codegen.emitter import Emitter
+from pytensor_cl.codegen.emitter import Emitter, Value
 from pytensor_cl.routines.scan_loop.program import (
     CONSTANT,
     LAST,
@@ -23,11 +23,14 @@ from pytensor_cl.routines.scan_loop.program import (
     STATE,
     SUM,
     TIME,
+    Carried,
     Dim,
+    LinearStep,
     LoopArray,
     LoopProgram,
 )
 from pytensor_cl.scalar.base import Unsupported
+from pytensor_cl.scalar.linear_step import Form, Root, form_of, is_float, unroll_forms
 from pytensor_cl.scalar.unrolled import Axes, CannotUnroll, Cells, check_dtype, input_value, unroll
 
 LARGE = 16
@@ -116,6 +119,83 @@ class LoopStep:
             for e, value in enumerate(cells.values.flat)
         ]
         return "\n".join((*written.emitter.statements, *ends))
+
+    def linear(self, arrays: Sequence[LoopArray], lanes: int) -> LinearStep | str:
+        """Return the step as an affine map of the states, or the reason why it is none."""
+        carried = [
+            Carried(a, q, e)
+            for a, array in enumerate(arrays)
+            for q in _rows_between_steps(array)
+            for e in range(len(array.elements))
+        ]
+        dtypes = {arrays[c.array].dtype for c in carried}
+        if len(dtypes) != 1 or not is_float(*dtypes):
+            return "its states are not floating-point numbers of one dtype" if dtypes else "it has no states"
+        try:
+            found = self._forms(arrays, carried, frozenset(), lanes)
+            if not isinstance(found, LinearStep):
+                found = self._forms(arrays, carried, found, lanes)
+        except CannotUnroll as error:
+            return str(error)
+        return found if isinstance(found, LinearStep) else "a step is not an affine function of its states"
+
+    def _forms(
+        self, arrays: Sequence[LoopArray], carried: Sequence[Carried], roots: frozenset[int], lanes: int
+    ) -> LinearStep | frozenset[int]:
+        """Return the step as a map, `roots` by their squares, or else the states that are no affine functions."""
+        emitter, axes, names = Emitter(lanes), Axes(), _Names(self.is_axis)
+        inputs = [names.cells(k, v.type, emitter, axes) for k, v in enumerate(self.graph.inputs)]
+        plain = [Form(arrays[c.array].dtype, None, {k: None}) for k, c in enumerate(carried)]
+        states = {c: Root(plain[k]) if k in roots else plain[k] for k, c in enumerate(carried)}
+        for a, array in enumerate(arrays):
+            for k, tap in zip(array.reads, array.taps, strict=False):
+                for e in range(len(array.elements)):
+                    inputs[k].values.flat[e] = states.get(Carried(a, tap, e), inputs[k].values.flat[e])
+        outputs = unroll_forms(self.graph, inputs, emitter)
+        new = [_next_value(arrays[c.array], c, states, outputs, emitter) for c in carried]
+        dtype = arrays[carried[0].array].dtype
+        forms = [form_of(value, dtype, emitter, k in roots) for k, value in enumerate(new)]
+        known = [form for form in forms if form is not None]
+        if len(known) < len(forms):
+            return frozenset(k for k, form in enumerate(forms) if form is None)
+        # A state that only stays as it is keeps its sign, which its square has not; a square to which another state
+        # is added may become negative.
+        refused = {k for k in roots if new[k] in states.values() or not roots.issuperset(known[k].terms or ())}
+        return frozenset(refused) or _linear_step(dtype, carried, known, roots, emitter)
+
+
+def _rows_between_steps(array: LoopArray) -> range:
+    """Return the rows of an array that one step hands to the next, as the kernel numbers them."""
+    if array.role == SUM:
+        return range(array.window - 1)
+    return range(1, array.window + 1) if array.role in (STATE, LAST) else range(0)
+
+
+def _next_value(
+    array: LoopArray, state: Carried, states: Mapping[Carried, Form], outputs: Sequence[Cells], emitter: Emitter
+) -> Any:
+    """Return what a state is after a step."""
+    number, row, e = state
+    if array.role != SUM:
+        return outputs[array.writes[0]].values.flat[e] if row == 1 else states[Carried(number, row - 1, e)]
+    for k, tap in zip(array.writes, array.write_taps, strict=True):
+        if tap == row + 1:
+            return outputs[k].values.flat[e]
+    return states.get(Carried(number, row + 1, e), input_value(emitter, f"l{number}_{e}", array.dtype))
+
+
+def _linear_step(
+    dtype: str, carried: Sequence[Carried], forms: Sequence[Form], roots: frozenset[int], emitter: Emitter
+) -> LinearStep:
+    def text(value: Value | None) -> str:
+        return "" if value is None else emitter.bind(value).text
+
+    bases = tuple(text(form.base) for form in forms)
+    terms = tuple(tuple((k, text(c)) for k, c in (form.terms or {}).items()) for form in forms)
+    read = {k for i, own in enumerate(terms) for k, c in own if k != i or c}
+    columns = tuple(k for k in range(len(carried)) if k in read or not any(j == k for j, _ in terms[k]))
+    statements, preambles = "\n".join(emitter.statements), tuple(emitter.preambles)
+    return LinearStep(dtype, tuple(carried), columns, bases, terms, tuple(sorted(roots)), statements, preambles)
 
 
 def _inner_graph(op: Scan) -> FunctionGraph:

@@ -108,7 +108,7 @@ def _constant_integer(variable: Variable | None, what: str) -> int | None:
     return None if variable.data is None else int(variable.data)
 
 
-class _Unroller:
+class Unroller:
     """Writes the nodes of a graph in turn."""
 
     def __init__(self, emitter: Emitter, axes: Axes, most: int) -> None:
@@ -168,6 +168,12 @@ class _Unroller:
         """Write a cast."""
         return self.emitter.bind(value.cast(dtype))
 
+    def multiply_add(self, x: Any, y: Any, total: Any) -> Any:
+        """Write ``x * y + total``, or ``x * y`` if there is no total."""
+        # One statement: the compiler may contract it to a fused multiply-add.
+        product = x * y
+        return self.emitter.bind(product if total is None else product + total)
+
     def aligned(self, operands: Sequence[Cells]) -> Tags:
         """Join the axes at each position of operands of one number of dimensions; return the tags of the result."""
         tags: list[int | None] = []
@@ -194,7 +200,7 @@ class _Unroller:
         return length, None
 
 
-Rule = Callable[[_Unroller, Apply], list[Cells]]
+Rule = Callable[[Unroller, Apply], list[Cells]]
 
 
 def check_dtype(kind: Any) -> str:
@@ -206,7 +212,7 @@ def check_dtype(kind: Any) -> str:
     return str(kind.dtype)
 
 
-def _elemwise(run: _Unroller, node: Apply) -> list[Cells]:
+def _elemwise(run: Unroller, node: Apply) -> list[Cells]:
     operands = [run.cells(v) for v in node.inputs]
     if not operands:
         raise CannotUnroll("an elementwise function without inputs")
@@ -220,7 +226,7 @@ def _elemwise(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(_objects(shape, (r[k] for r in results)), tags) for k in range(len(dtypes))]
 
 
-def _dimshuffle(run: _Unroller, node: Apply) -> list[Cells]:
+def _dimshuffle(run: Unroller, node: Apply) -> list[Cells]:
     cells, order = run.cells(node.inputs[0]), node.op.new_order
     kept = [d for d in order if d != "x"]
     dropped = [d for d in range(cells.values.ndim) if d not in kept]
@@ -233,7 +239,7 @@ def _dimshuffle(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(values[index], tuple(None if d == "x" else cells.tags[d] for d in order))]
 
 
-def _reduced(run: _Unroller, op: ps.ScalarOp, values: Sequence[Any], dtype: str) -> Any:
+def _reduced(run: Unroller, op: ps.ScalarOp, values: Sequence[Any], dtype: str) -> Any:
     """Write the reduction of some expressions: pairs of neighbours first, so that chains of operations are short."""
     while len(values) > 1:
         pairs = [run.scalar(op, values[k : k + 2], [dtype])[0] for k in range(0, len(values) - 1, 2)]
@@ -241,7 +247,7 @@ def _reduced(run: _Unroller, op: ps.ScalarOp, values: Sequence[Any], dtype: str)
     return values[0]
 
 
-def _careduce(run: _Unroller, node: Apply) -> list[Cells]:
+def _careduce(run: Unroller, node: Apply) -> list[Cells]:
     cells, op = run.cells(node.inputs[0]), node.op
     ndim = cells.values.ndim
     axes = tuple(range(ndim)) if op.axis is None else tuple(op.axis)
@@ -266,7 +272,7 @@ def _careduce(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(result, tuple(cells.tags[d] for d in kept))]
 
 
-def _dot_values(run: _Unroller, x: np.ndarray, y: np.ndarray, dtype: str) -> np.ndarray:
+def _dot_values(run: Unroller, x: np.ndarray, y: np.ndarray, dtype: str) -> np.ndarray:
     """Write a product of matrices or vectors."""
     left = x if x.ndim == 2 else x[None, :]
     right = y if y.ndim == 2 else y[:, None]
@@ -278,19 +284,17 @@ def _dot_values(run: _Unroller, x: np.ndarray, y: np.ndarray, dtype: str) -> np.
     for i, j in np.ndindex(result.shape):
         total = run.emitter.literal(0, dtype) if not left.shape[1] else None
         for k in range(left.shape[1]):
-            # One statement: the compiler may contract it to a fused multiply-add.
-            product = left[i, k] * right[k, j]
-            total = run.emitter.bind(product if total is None else product + total)
+            total = run.multiply_add(left[i, k], right[k, j], total)
         result[i, j] = total
     return result.reshape((*x.shape[:-1], *y.shape[1:]))
 
 
-def _dot(run: _Unroller, node: Apply) -> list[Cells]:
+def _dot(run: Unroller, node: Apply) -> list[Cells]:
     x, y = map(run.core, node.inputs)
     return [_core(_dot_values(run, x, y, check_dtype(node.outputs[0].type)))]
 
 
-def _scaled_sum(run: _Unroller, beta: Any, addend: np.ndarray, alpha: Any, product: np.ndarray, dtype: str) -> Cells:
+def _scaled_sum(run: Unroller, beta: Any, addend: np.ndarray, alpha: Any, product: np.ndarray, dtype: str) -> Cells:
     """Write ``beta * addend + alpha * product``."""
 
     def element(a: Any, p: Any) -> Any:
@@ -301,21 +305,21 @@ def _scaled_sum(run: _Unroller, beta: Any, addend: np.ndarray, alpha: Any, produ
     return _core(_objects(product.shape, (element(*pair) for pair in pairs)))
 
 
-def _gemm(run: _Unroller, node: Apply) -> list[Cells]:
+def _gemm(run: Unroller, node: Apply) -> list[Cells]:
     """Gemm(C, alpha, A, B, beta) and Gemv(y, alpha, A, x, beta)."""
     addend, alpha, x, y, beta = map(run.core, node.inputs)
     dtype = check_dtype(node.outputs[0].type)
     return [_scaled_sum(run, beta[()], addend, alpha[()], _dot_values(run, x, y, dtype), dtype)]
 
 
-def _dot22scalar(run: _Unroller, node: Apply) -> list[Cells]:
+def _dot22scalar(run: Unroller, node: Apply) -> list[Cells]:
     x, y, alpha = map(run.core, node.inputs)
     dtype = check_dtype(node.outputs[0].type)
     product = _dot_values(run, x, y, dtype)
     return [_core(_objects(product.shape, (run.scalar(ps.mul, (alpha[()], p), [dtype])[0] for p in product.flat)))]
 
 
-def _matmul(run: _Unroller, node: Apply) -> list[Cells]:
+def _matmul(run: Unroller, node: Apply) -> list[Cells]:
     """Blockwise(Dot) with batch dimensions, which may be axes."""
     x, y = map(run.cells, node.inputs)
     batch = node.op.batch_ndim(node)
@@ -333,7 +337,7 @@ def _matmul(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(values, (*tags, *(None,) * products[0].ndim))]
 
 
-def _index(run: _Unroller, node: Apply, source: Cells, first: int) -> tuple[Any, ...]:
+def _index(run: Unroller, node: Apply, source: Cells, first: int) -> tuple[Any, ...]:
     """Return an index of constants, for all dimensions; axes may only be taken whole."""
     entries = indices_from_subtensor(node.inputs[first:], node.op.idx_list)
     index = [_constant_entry(entry) for entry in entries]
@@ -371,14 +375,14 @@ def _places(index: tuple[Any, ...], source: Cells) -> Cells:
     return Cells(places, tuple(t for t, entry in zip(source.tags, index, strict=True) if isinstance(entry, slice)))
 
 
-def _subtensor(run: _Unroller, node: Apply) -> list[Cells]:
+def _subtensor(run: Unroller, node: Apply) -> list[Cells]:
     source = run.cells(node.inputs[0])
     places = _places(_index(run, node, source, 1), source)
     flat = source.values.reshape(-1)
     return [Cells(_objects(places.values.shape, (flat[k] for k in places.values.flat)), places.tags)]
 
 
-def _inc_subtensor(run: _Unroller, node: Apply) -> list[Cells]:
+def _inc_subtensor(run: Unroller, node: Apply) -> list[Cells]:
     source, value = run.cells(node.inputs[0]), run.cells(node.inputs[1])
     places = _places(_index(run, node, source, 2), source)
     missing = places.values.ndim - value.values.ndim
@@ -394,7 +398,7 @@ def _inc_subtensor(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(result, source.tags)]
 
 
-def _join(run: _Unroller, node: Apply) -> list[Cells]:
+def _join(run: Unroller, node: Apply) -> list[Cells]:
     parts = [run.cells(v) for v in node.inputs]
     axis = node.op.axis
     heads = [Cells(c.values.take([0], axis) if c.values.shape[axis] else c.values, c.tags) for c in parts]
@@ -406,12 +410,12 @@ def _join(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(_objects(joined.shape, (run.cast(v, dtype) for v in joined.flat)), tags)]
 
 
-def _make_vector(run: _Unroller, node: Apply) -> list[Cells]:
+def _make_vector(run: Unroller, node: Apply) -> list[Cells]:
     dtype = check_dtype(node.outputs[0].type)
     return [_core(_objects((len(node.inputs),), (run.cast(run.core(v)[()], dtype) for v in node.inputs)))]
 
 
-def _reshape(run: _Unroller, node: Apply) -> list[Cells]:
+def _reshape(run: Unroller, node: Apply) -> list[Cells]:
     values, shape = run.core(node.inputs[0]), node.inputs[1]
     if isinstance(shape, Constant):
         lengths = [int(n) for n in shape.data]
@@ -422,7 +426,7 @@ def _reshape(run: _Unroller, node: Apply) -> list[Cells]:
     return [_core(values.reshape(lengths))]
 
 
-def _alloc(run: _Unroller, node: Apply) -> list[Cells]:
+def _alloc(run: Unroller, node: Apply) -> list[Cells]:
     value = run.cells(node.inputs[0])
     lengths, tags = zip(*map(run.length, node.inputs[1:]), strict=True) if len(node.inputs) > 1 else ((), ())
     missing = len(lengths) - value.values.ndim
@@ -431,18 +435,18 @@ def _alloc(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(np.broadcast_to(padded.values, lengths), run.aligned([padded, shape]))]
 
 
-def _alloc_empty(run: _Unroller, node: Apply) -> list[Cells]:
+def _alloc_empty(run: Unroller, node: Apply) -> list[Cells]:
     lengths, tags = zip(*map(run.length, node.inputs), strict=True) if node.inputs else ((), ())
     zero = run.emitter.literal(0, check_dtype(node.outputs[0].type))
     return [Cells(_objects(lengths, [zero] * int(np.prod(lengths))), tuple(tags))]
 
 
-def _extract_diag(run: _Unroller, node: Apply) -> list[Cells]:
+def _extract_diag(run: Unroller, node: Apply) -> list[Cells]:
     op = node.op
     return [_core(run.core(node.inputs[0]).diagonal(op.offset, op.axis1, op.axis2))]
 
 
-def _split(run: _Unroller, node: Apply) -> list[Cells]:
+def _split(run: Unroller, node: Apply) -> list[Cells]:
     source, sizes = run.cells(node.inputs[0]), node.inputs[-1]
     axis: int = node.op.axis
     if not isinstance(sizes, Constant):
@@ -453,7 +457,7 @@ def _split(run: _Unroller, node: Apply) -> list[Cells]:
     return [Cells(part, source.tags) for part in parts]
 
 
-def _argmax(run: _Unroller, node: Apply) -> list[Cells]:
+def _argmax(run: Unroller, node: Apply) -> list[Cells]:
     values, op = run.core(node.inputs[0]), node.op
     axes = tuple(range(values.ndim)) if op.axis is None else tuple(op.axis)
     kept = [d for d in range(values.ndim) if d not in axes]
@@ -478,7 +482,7 @@ def _argmax(run: _Unroller, node: Apply) -> list[Cells]:
     return [_core(_objects(shape, (place(rows[index]) for index in np.ndindex(shape))))]
 
 
-def _same(run: _Unroller, node: Apply) -> list[Cells]:
+def _same(run: Unroller, node: Apply) -> list[Cells]:
     """Ops that hand on their first input."""
     return [run.cells(node.inputs[0])]
 
@@ -522,7 +526,7 @@ def unroll(
     elements of the outputs. Raises `CannotUnroll`: an Op has no such form, or there would be too many statements.
     Raises `pytensor_cl.scalar.base.Unsupported`: a scalar Op has no OpenCL C.
     """
-    return _Unroller(emitter, axes, most).run(graph, inputs)
+    return Unroller(emitter, axes, most).run(graph, inputs)
 
 
 def input_value(emitter: Emitter, name: str, dtype: str) -> Value:

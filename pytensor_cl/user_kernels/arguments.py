@@ -12,7 +12,7 @@ import numpy as np
 
 from pytensor_cl.routines.elemwise.routine import Copy
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.array import GpuArray
+from pytensor_cl.runtime.array import GpuArray, share_memory
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array
@@ -170,7 +170,29 @@ class KernelArguments:
                 f"({', '.join(p.declaration for p in self.parameters)}), {len(values)} given"
             )
         backs: WriteBacks = []
-        return [convert(value, backs) for convert, value in zip(converters, values, strict=True)], backs
+        converted = [convert(value, backs) for convert, value in zip(converters, values, strict=True)]
+        if backs:
+            self._check_written(values, backs)
+        return converted, backs
+
+    def _check_written(self, values: Sequence[Any], backs: WriteBacks) -> None:
+        """Raise a `ValueError` if an array that is written back shares elements with another one that is written.
+
+        One of the two would get its old elements back.
+        """
+        written = [
+            (p, x)
+            for p, x in zip(self.parameters, values, strict=True)
+            if p.space == "__global" and not p.is_const and isinstance(x, GpuArray)
+        ]
+        for _, array in backs:
+            own = next((p for p, x in written if x is array), None)  # None: an array of pyopencl
+            other = next((p for p, x in written if p is not own and share_memory(x, array)), None)
+            if own is not None and other is not None:
+                raise ValueError(
+                    f"kernel {self._kernel!r} writes {own.name!r} and {other.name!r}, which overlap, and {own.name!r} "
+                    "begins where the device takes no array: pass the whole array, and the number of its first element"
+                )
 
 
 def _refuse_array(value: Any, where: str) -> None:
@@ -358,7 +380,7 @@ def _described(value: Any) -> str:
 class _Pointer:
     """Converts an array to its buffer."""
 
-    __slots__ = ("_context", "_dtypes", "_lanes", "_strided", "_type", "_where", "_writes")
+    __slots__ = ("_context", "_dtypes", "_lanes", "_strided", "_taken", "_type", "_where", "_writes")
 
     def __init__(self, context: Context, where: str, parameter: Parameter, strided: bool) -> None:
         self._context, self._where, self._type = context, where, parameter.type
@@ -367,8 +389,17 @@ class _Pointer:
         self._lanes = 1 if found is None else {None: 1, "3": 4}.get(found[2]) or int(found[2])
         # Empty: structs, void and types of headers; arrays of any dtype can hold their bytes.
         self._dtypes = frozenset(dtypes_of(parameter))
+        # Dtype and layout of the last array whose whole buffer was passed: the next one often has the same objects.
+        self._taken: tuple[Any, Any] = (None, None)
 
     def __call__(self, value: Any, backs: WriteBacks) -> Any:
+        dtype, layout = self._taken
+        is_known = type(value) is GpuArray and value.layout is layout and value.dtype is dtype
+        if is_known and value.context is self._context and not (self._writes and value.readonly):
+            return value.buffer
+        return self._checked(value, backs)
+
+    def _checked(self, value: Any, backs: WriteBacks) -> Any:
         if type(value) is not GpuArray:
             if value is None:
                 return None  # the null pointer
@@ -399,7 +430,10 @@ class _Pointer:
             )
         if self._lanes > 1 and layout.size % (self._lanes // (2 if value.dtype.kind == "c" else 1)):
             raise ValueError(f"{self._where}: {layout.size} elements are no whole number of {self._type}")
-        return self._displaced(value, backs) if layout.offset else value.buffer
+        if layout.offset:
+            return self._displaced(value, backs)
+        self._taken = value.dtype, layout
+        return value.buffer
 
     def _advice(self, value: GpuArray) -> str:
         declared = next((k for k, names in _DTYPES.items() if value.dtype.name in names), None)

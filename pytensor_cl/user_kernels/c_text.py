@@ -52,6 +52,43 @@ def words(text: str) -> frozenset[str]:
     return frozenset(token.text for token in tokens(text) if token.kind == "word")
 
 
+_BEFORE_EXPRESSIONS = frozenset(("return", "else", "case", "goto", "sizeof", "do"))
+
+
+def is_free(name: str, text: str) -> bool:
+    """Return whether a name occurs in statements where none of their own variables has it, or may be without one."""
+    read = [token for token in tokens(text) if token.kind not in ("space", "comment")]
+    declared_until = -1
+    for place, token in enumerate(read):
+        if token.kind != "word" or token.text != name or place <= declared_until:
+            continue
+        before = read[place - 1] if place else Token("", "")
+        if before.text == ".":
+            continue
+        if before.kind != "word" or before.text in _BEFORE_EXPRESSIONS:
+            return True
+        declared_until = _end_of_scope(read, place)
+    return False
+
+
+def _end_of_scope(read: list[Token], place: int) -> int:
+    """Return the place of the last token for which a declaration holds; of a loop without braces its first ``;``."""
+    depth = {"(": 0, "{": 0}
+    is_of_loop = False
+    for end in range(place, len(read)):
+        text = read[end].text
+        opening = _PAIRS.get(text, text)
+        if opening in depth:
+            depth[opening] += 1 if text == opening else -1
+        if depth["{"] < 0:
+            return end
+        if depth["("] < 0:  # the head of a loop
+            is_of_loop, depth["("] = True, 0
+        elif is_of_loop and not any(depth.values()) and text in ("}", ";"):
+            return end
+    return len(read)
+
+
 def replace_words(text: str, new: Mapping[str, str]) -> str:
     """Replace words; members of structs and components of vectors, which follow a dot or an arrow, stay."""
     pieces: list[str] = []

@@ -311,18 +311,29 @@ class ElementwiseKernel:
 
     def _new_outputs(self, call: "_Call", args: Sequence[Any]) -> list[GpuArray]:
         """Return the outputs that were given, and new arrays for the others."""
-        empty, shape, given = call.context.empty, call.shape, args[self._nin :]
-        if not given:
-            return [empty(shape, dtype) for dtype in call.outputs]
-        return [empty(shape, t) if output is None else output for output, t in zip(given, call.outputs, strict=True)]
+        empty, made = call.context.empty, list(args[self._nin :])
+        if not made:
+            return [empty(call.shape, dtype) for dtype in call.outputs]
+        for k, output in enumerate(made):
+            if output is None:
+                made[k] = empty(call.shape, call.outputs[k])
+        return made
 
     def _not_overlapping(self, inputs: Sequence[Any], outputs: Sequence[GpuArray | None]) -> Sequence[Any]:
-        """Return the inputs, with copies of those of which an element may be written before it is read."""
+        """Return the inputs, with copies of those of which an element may be written before it is read.
+
+        Raises `ValueError`: outputs overlap each other.
+        """
+        if len(outputs) > 1:
+            self._check_overlap_of_outputs(outputs)
         for output in outputs:
+            if output is None:
+                continue
             for k, array in enumerate(inputs):
-                if output is None or not isinstance(array, GpuArray) or not share_memory(array, output):
+                if type(array) is not GpuArray or not share_memory(array, output):
                     continue
-                if self.definition.inputs[k].is_raw or array.layout != output.layout:
+                is_in_place = array.layout == output.layout and array.itemsize == output.itemsize
+                if self.definition.inputs[k].is_raw or not is_in_place:
                     inputs = [*inputs[:k], dense_copy(array), *inputs[k + 1 :]]
         return inputs
 
@@ -346,6 +357,7 @@ class ElementwiseKernel:
             if isinstance(argument, GpuArray):
                 check_array_dtype(p, argument, dtype, name)
         self._check_outputs(outputs)
+        self._check_overlap_of_outputs(outputs)
         shape = self._shape(pairs, size)
         numbers = tuple((k, p, dtypes[k]) for k, (p, x) in enumerate(pairs[: self.nin]) if not isinstance(x, GpuArray))
         made = tuple(map(np.dtype, function.output_dtypes))
@@ -415,10 +427,15 @@ class ElementwiseKernel:
         return shape
 
     def _check_outputs(self, outputs: Sequence[GpuArray | None]) -> None:
-        """Raise a `ValueError` if an output cannot be written, or overlaps another one."""
+        """Raise a `ValueError` if an output cannot be written."""
+        for p, array in zip(self.definition.outputs, outputs, strict=True):
+            if array is not None:
+                refuse_writing(self.name, p.name, array)
+
+    def _check_overlap_of_outputs(self, outputs: Sequence[GpuArray | None]) -> None:
+        """Raise a `ValueError` if an output overlaps another one; calls with other arrays of the same layouts may."""
         given = [(p.name, x) for p, x in zip(self.definition.outputs, outputs, strict=True) if x is not None]
         for k, (name, array) in enumerate(given):
-            refuse_writing(self.name, name, array)
             other = next((other for other, earlier in given[:k] if share_memory(earlier, array)), None)
             if other is not None:
                 raise ValueError(f"kernel {self.name!r}: outputs {other} and {name} overlap")

@@ -21,6 +21,7 @@ from pytensor_cl.user_kernels.c_text import (
     code,
     defined_names,
     is_float_literal,
+    is_free,
     original_names,
     renamed,
     replace_subscripts,
@@ -29,6 +30,7 @@ from pytensor_cl.user_kernels.c_text import (
     tokens,
     words,
 )
+from pytensor_cl.user_kernels.complex_text import OF_COMPLEX, first_part_wise
 from pytensor_cl.user_kernels.limits import SHORT_CALLS, UNROLLED_STATEMENTS
 from pytensor_cl.user_kernels.parameters import (
     Parameter,
@@ -53,10 +55,6 @@ _PLAIN_OPERATORS = frozenset(("+", "-", "*", "/", "(", ")", ",", ";", "=", ""))
 
 _KINDS = {"double": "float64", "double2": "complex128", "float2": "complex64"}
 """Dtypes that a function computes in because a further parameter has a type of C; others need nothing of their own."""
-
-_OF_COMPLEX = "cmul cdiv conj cabs carg cexp clog csqrt csin ccos cpow creal cimag cpolar"
-COMPLEX_FUNCTIONS = frozenset(_OF_COMPLEX.split(" "))
-"""Functions of complex numbers, ``kernels/user_kernels/complex.mako``."""
 
 _MOST_KNOWN = 4096
 _known: dict[str, "UserFunction"] = {}  # by the titles of their texts; for error messages
@@ -114,11 +112,17 @@ class Definition:
         return words(_COUNT.sub("n", self.operation))
 
     @cached_property
+    def numbers(self) -> frozenset[str]:
+        """`i`, the number of the element, and `n`, the number of elements, as far as the operation has them."""
+        text = _COUNT.sub("n", self.operation)
+        own = {p.name for p in self.inputs}
+        return frozenset(name for name in ("i", "n") if name in self.words - own and is_free(name, text))
+
+    @cached_property
     def is_indexed(self) -> bool:
         """Whether the operation needs more than one element of each array: their number, or raw arrays."""
         declared = (text.split()[-1].lstrip("*") for text in self.more)
-        numbers = {"i", "n"}.difference((p.name for p in self.inputs), declared)
-        return bool(self.words & numbers) or any(p.is_raw for p in (*self.inputs, *self.outputs))
+        return bool(self.numbers.difference(declared)) or any(p.is_raw for p in (*self.inputs, *self.outputs))
 
     @cached_property
     def is_isolated(self) -> bool:
@@ -148,9 +152,26 @@ class UserFunction:
                     f"kernel {self.definition.name!r}: the raw output {p.name} cannot be float16: halves are stored "
                     "as bits; compute in float32 and convert"
                 )
+        self._check_complex()
         _known.update((part.title, self) for part in self.parts)
         while len(_known) > _MOST_KNOWN:
             del _known[next(iter(_known))]
+
+    def _check_complex(self) -> None:
+        """Raise a `TypeError` if OpenCL C would compute the parts of complex numbers one by one."""
+        definition, types = self.definition, dict(self.types)
+        names = {p.name for p in (*definition.inputs, *definition.outputs) if is_complex(self._dtype(p))}
+        further = (text.split() for text in definition.more)
+        names |= {of_c[-1] for of_c in further if not {"float2", "double2"}.isdisjoint(of_c) and "*" not in of_c[-1]}
+        if not names:
+            return
+        letters = {letter for letter, dtype in types.items() if is_complex(dtype)} | {"float2", "double2"}
+        wrong = first_part_wise(definition.operation, names, letters, defined_names(definition.preamble))
+        if wrong is not None:
+            raise TypeError(
+                f"{self}: complex numbers are pairs in OpenCL C, so that {wrong.text!r} {definition.place} would "
+                f"compute their parts one by one: {wrong.advice}"
+            )
 
     def _dtype(self, parameter: Parameter) -> str:
         return dtype_of(parameter, dict(self.types), self.definition.name)
@@ -211,7 +232,7 @@ class UserFunction:
         defined = defined_names(self.definition.preamble)
         new = {letter: private_type(dtype) for letter, dtype in self.types}
         if any(map(is_complex, self.dtypes)):
-            new |= {name: f"user_{name}" for name in COMPLEX_FUNCTIONS - defined}
+            new |= {name: f"user_{name}" for name in OF_COMPLEX - defined}
         return new | ({} if self.definition.is_isolated else renamed(self.definition.preamble, defined))
 
     def translate(self, text: str, others: dict[str, str] | None = None) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.routine import Plans, ValueArgument
+from pytensor_cl.routines.elemwise.routine import Fill
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -140,7 +141,8 @@ class RawOperation(NamedTuple):
     `name`: the name, for messages; `inputs`, `outputs`: names of the arrays, of which the kernel takes those in its
     ``strided`` with any strides; `output_dtypes`: dtypes of the outputs; `launch`: computes a launch; None is one
     work-item for each element of the first output; `shapes`: computes the shapes of the outputs; None takes the
-    signature's; `value_arguments`: the inputs that are numbers of the host, which the kernel takes by value.
+    signature's; `value_arguments`: the inputs that are numbers of the host, which the kernel takes by value;
+    `initial`: what outputs are filled with before the launch; None: nothing.
     """
 
     name: str
@@ -152,6 +154,7 @@ class RawOperation(NamedTuple):
     launch: LaunchFunction | None = None
     shapes: ShapeFunction | None = None
     value_arguments: Mapping[int, ValueArgument] = MappingProxyType({})
+    initial: float | None = None
 
 
 class RawLaunches:
@@ -169,12 +172,15 @@ class RawLaunches:
         self._dtypes = [np.dtype(dtype) for dtype in operation.output_dtypes]
         self.value_arguments = operation.value_arguments
         self._built = operation.kernel.built(context)
+        initial, dtypes = operation.initial, self._dtypes
+        fills = [] if initial is None else [(Fill(context, d.name, 1), d.type(initial)) for d in dtypes]
+        self._fills: list[tuple[Fill, np.generic]] = fills
         self._plans: Plans[_Plan] = Plans()
         self._known_shapes: Plans[tuple[tuple[int, ...], ...]] = Plans()
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return nothing: the program is the user's own, and built already."""
-        return ()
+        """Return the kernels that fill outputs; the program of the user is built already."""
+        return tuple(source for fill, _ in self._fills for source in fill.sources())
 
     def value_kernels(self) -> tuple[Kernel, ...]:
         """Return the kernel that takes `value_arguments`."""
@@ -188,7 +194,10 @@ class RawLaunches:
     def _compute_shapes(self, shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         lengths = self._signature.lengths(self._op, shapes)
         if self._operation.shapes is not None:
-            return tuple(self._operation.shapes(shapes))
+            found = tuple(self._operation.shapes(shapes))
+            if any(length < 0 for shape in found for length in shape):
+                raise ValueError(f"op {self._op}: infer_shape= returned a negative length, {found}, for {shapes}")
+            return found
         return tuple(
             tuple(name if isinstance(name, int) else lengths[name] for name in dimensions)
             for dimensions in self._signature.outputs
@@ -208,6 +217,8 @@ class RawLaunches:
         outputs = tuple(
             self.context.empty((*batch, *shape), dtype) for shape, dtype in zip(results, self._dtypes, strict=True)
         )
+        for k, (fill, value) in enumerate(self._fills):
+            fill.launch((outputs[k].with_layout(Layout.contiguous((outputs[k].size,))),), (value,))
         if not batch:
             self._enqueue(inputs, outputs)
             return outputs

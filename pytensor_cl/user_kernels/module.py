@@ -43,8 +43,8 @@ class RawModule:
 
     def __init__(
         self,
-        *,
         code: str | None = None,
+        *,
         path: str | PathLike[str] | None = None,
         options: str | Sequence[str] = (),
     ) -> None:

@@ -13,6 +13,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.user_kernels.c_text import KEYWORDS
 
 _PARAMETER = re.compile(r"(?:(raw)\s+)?(\w+)\s+(\w+)")
+_MACRO = re.compile(r"(?:M|FLT|DBL|HALF|FP|S?CHAR|UCHAR|U?SHRT|U?INT|U?LONG|CLK?)_[A-Z0-9_]+$")
 _RESERVED = {
     "i": "the number of the element",
     "n": "the number of elements",
@@ -82,6 +83,8 @@ def _parse(text: str, what: str) -> Parameter:
 def _check_name(name: str, what: str) -> None:
     if name in KEYWORDS:
         raise ValueError(f"{what}: {name!r} is a word of OpenCL C: choose another name")
+    if _MACRO.match(name):
+        raise ValueError(f"{what}: {name!r} is a macro of OpenCL C, or may be one: choose another name")
     if name in _RESERVED:
         raise ValueError(f"{what}: {name!r} is {_RESERVED[name]} in the operation: choose another name")
     if name.startswith("_"):
@@ -138,6 +141,8 @@ def number_dtype(value: Any, has_fp64: bool) -> str:
     """Return the dtype that a number gives to a placeholder; without double precision floats of Python are float32."""
     if isinstance(value, np.generic | np.ndarray):
         return value.dtype.name
+    if type(value) is int:
+        return "int64"  # whatever the value is: a call is kept for later numbers of the same type
     dtype = np.asarray(value).dtype.name
     return dtype if has_fp64 else {"float64": "float32", "complex128": "complex64"}.get(dtype, dtype)
 
@@ -227,8 +232,10 @@ def convert_number(parameter: Parameter, value: Any, dtype: str, kernel: str) ->
     """
     number = value[()] if isinstance(value, np.ndarray) else value
     target = np.dtype(dtype)
-    given = np.asarray(number).dtype
-    if not np.can_cast(given, target, "same_kind") and not (given.kind in "iu" and target.kind in "iu"):
+    array = np.asarray(number)
+    given = array.dtype
+    is_exact = np.can_cast(given, target, "same_kind") or (given.kind in "iu" and target.kind in "iu")
+    if array.ndim or not is_exact:
         raise TypeError(f"kernel {kernel!r}: {parameter.name} is {dtype}, which does not hold {value!r}")
     if target.kind in "iu":
         limits = np.iinfo(target)

@@ -11,13 +11,15 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
-from pytensor_cl.user_kernels.arguments import copy_into
+from pytensor_cl.user_kernels.arguments import KernelArguments, copy_into
 from pytensor_cl.user_kernels.c_text import KEYWORDS
 from pytensor_cl.user_kernels.programs import BuiltKernel, UserProgram, split_options, user_program
 from pytensor_cl.user_kernels.signature import Parameter, parsed_parameters
 
 Size = int | Sequence[int]
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_MOST_ITEMS = 2**48
+"""Work-items of a launch in any dimension, in a size of the driver without overflow."""
 _MOST_SIZES = 256
 """Checked NDRanges that a kernel keeps."""
 
@@ -90,7 +92,7 @@ class RawKernel:
         self.options = split_options(options)
         self.strided = (strided,) if isinstance(strided, str) else tuple(strided)
         self._module = module
-        self._built: dict[Context, BuiltKernel] = {}
+        self._built: dict[Context, tuple[BuiltKernel, KernelArguments]] = {}
 
     @classmethod
     def of_module(
@@ -129,11 +131,12 @@ class RawKernel:
 
         Raises `CompilationError`: the driver rejects the code. Raises `ValueError`: it has no kernel of the name.
         """
-        found = self._built.get(context)
-        if found is None:
-            found = self._program(context).kernel(self.name)
-            found.arguments(self.strided)  # an unknown name in `strided` raises now
-            self._built[context] = found
+        built, _ = self._built.get(context) or self._build(context)
+        return built
+
+    def _build(self, context: Context) -> tuple[BuiltKernel, KernelArguments]:
+        built = self._program(context).kernel(self.name)
+        found = self._built[context] = built, built.arguments(self.strided)
         return found
 
     def compile(self, device: str | None = None) -> None:
@@ -190,21 +193,22 @@ class RawKernel:
                 "OpenCL has local memory as an argument of its own: declare a parameter __local float *t, and pass "
                 f"pytensor_cl.LocalMemory({shared_mem}) in its place"
             )
-        if others or not isinstance(args, tuple | list):
+        if others or not isinstance(args, (tuple, list)):
             raise TypeError(
                 "a raw kernel is called with three arguments, kernel(grid, block, args): args is a tuple with all "
                 f"arguments of the kernel, such as (x, n), not {type(args).__name__}"
             )
+        context = None
         for value in args:
             if type(value) is GpuArray:
-                self.enqueue(value.context, grid, block, args)
-                return
-        self.enqueue(get_context(), grid, block, args)
+                context = value.context
+                break
+        self.enqueue(context or get_context(), grid, block, args)
 
     def enqueue(self, context: Context, grid: Size, block: Size | None, args: Sequence[Any]) -> None:
         """Enqueue the kernel on a context. Parameters and errors are those of a call."""
-        built = self._built.get(context) or self.built(context)
-        arguments, backs = built.arguments(self.strided).convert(args)
+        built, converters = self._built.get(context) or self._build(context)
+        arguments, backs = converters.convert(args)
         try:
             sizes = built.sizes[grid, block]
         except (KeyError, TypeError):  # TypeError: a list
@@ -261,6 +265,8 @@ def _numbers(what: str, value: Size) -> tuple[int, ...]:
         raise TypeError(f"{what} is an integer or a tuple of integers, not {value!r}") from None
     if not 1 <= len(numbers) <= 3 or min(numbers) < 0:
         raise ValueError(f"{what} has one to three numbers that are not negative, not {value!r}")
+    if prod(numbers) > _MOST_ITEMS:
+        raise ValueError(f"{what} is more than a launch can have, {value!r}")
     return numbers
 
 

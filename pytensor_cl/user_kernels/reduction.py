@@ -377,7 +377,13 @@ def _identity(identity: Any) -> str | None:
     if identity is None or isinstance(identity, str):
         return identity
     if isinstance(identity, bool | int | float | np.generic):
-        return repr(np.asarray(identity).item()).replace("inf", "INFINITY").replace("True", "1").replace("False", "0")
+        return (
+            repr(np.asarray(identity).item())
+            .replace("inf", "INFINITY")
+            .replace("nan", "NAN")
+            .replace("True", "1")
+            .replace("False", "0")
+        )
     raise TypeError(f"identity is a number, an expression of C or None, not {identity!r}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.codegen.dtypes import computed, ctype, is_special, is_supported
+from pytensor_cl.codegen.dtypes import computed, ctype, is_complex, is_special, is_supported
 from pytensor_cl.user_kernels.c_text import check_brackets, code, words
 from pytensor_cl.user_kernels.function import Definition, UserFunction
 from pytensor_cl.user_kernels.parameters import Parameter, check_distinct, dtype_of
@@ -143,6 +143,12 @@ class ReductionFunctions:
     def kind(self) -> str:
         """The C type of what is reduced."""
         return self.definition.reduce_type if self.dtype is None else ctype(computed(self.dtype))
+
+    def whole_number(self, identity: str) -> str:
+        """Return the identity; a number as a complex one if those are reduced, as it would be both of their parts."""
+        is_literal = re.fullmatch(r"[\s+-]*[\d.][\w.+-]*\s*", identity) is not None
+        is_of_pairs = self.dtype is not None and is_complex(self.dtype)
+        return f"({self.kind})({identity}, 0)" if is_literal and is_of_pairs else identity
 
     def __str__(self) -> str:
         return str(self.map)

@@ -14,7 +14,7 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import index_type, max_offset, power_above
 from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
-from pytensor_cl.routines.elemwise.routine import contiguous
+from pytensor_cl.routines.elemwise.routine import common_shape, contiguous
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -83,6 +83,8 @@ class UserReduction(Routine):
         Dimensions to which the inputs are broadcast, and those that are reduced; None: all.
     schedule
         Schedule of `Routine`.
+    broadcast
+        For `layout`: whether each dimension of each input has length 1 in all calls; nothing: it may be repeated.
     """
 
     def __init__(
@@ -93,9 +95,11 @@ class UserReduction(Routine):
         ndim: int,
         axes: Sequence[int] | None = None,
         schedule: str | None = None,
+        broadcast: Sequence[Sequence[bool]] = (),
     ) -> None:
         super().__init__(context, schedule)
         self.functions = functions
+        self._broadcast = broadcast or [(True,) * (ndim or 0) for ndim in ndims]
         self.ndim = ndim
         self.axes = tuple(range(ndim)) if axes is None else tuple(sorted(normalize_axis_tuple(axes, ndim)))
         self.output_dtypes = (functions.output_dtype,)
@@ -161,7 +165,7 @@ class UserReduction(Routine):
             call=functions.map.call(("&next",)),
             kind=functions.reduce.translate(functions.kind),
             stage=variant.stage,
-            identity=None if identity is None else functions.reduce.translate(identity),
+            identity=None if identity is None else functions.reduce.translate(functions.whole_number(identity)),
             has_initial=variant.has_initial,
             initial_type=initial,
             group=variant.group,
@@ -182,13 +186,11 @@ class UserReduction(Routine):
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the shape of the inputs without the axes that are reduced.
 
-        Raises `ValueError`: the shapes differ, or nothing is reduced and there is no identity.
+        Raises `ValueError`: the shapes differ, or a dimension that is not known to have length 1 would be repeated, or
+        nothing is reduced and there is no identity.
         """
-        shapes = [inputs[k].shape for k in self._arrays]
-        try:
-            full = np.broadcast_shapes(*shapes)
-        except ValueError:
-            raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}") from None
+        arrays = self._arrays
+        full = common_shape([inputs[k].shape for k in arrays], [self._broadcast[k] for k in arrays]) if arrays else ()
         self.check_identity(full, has_initial=False)
         return (Layout.contiguous([n for d, n in enumerate(full) if d not in self.axes]),)
 

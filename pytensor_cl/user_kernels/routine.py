@@ -11,7 +11,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import Sizes, index_type, item_range, max_offset, ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
-from pytensor_cl.routines.elemwise.routine import NONE, Columns, Copy, Elemwise, contiguous
+from pytensor_cl.routines.elemwise.routine import NONE, Columns, Copy, Elemwise, common_shape, contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -47,12 +47,20 @@ class Indexed(Routine):
         Dimensions of each input, then of each output; None: it is a NumPy scalar.
     schedule
         Schedule of `Routine`.
+    broadcast
+        For `layout`: whether each dimension of each input has length 1 in all calls; nothing: it may be repeated.
     """
 
     def __init__(
-        self, context: Context, function: UserFunction, ndims: Sequence[int | None], schedule: str | None = None
+        self,
+        context: Context,
+        function: UserFunction,
+        ndims: Sequence[int | None],
+        schedule: str | None = None,
+        broadcast: Sequence[Sequence[bool]] = (),
     ) -> None:
         super().__init__(context, schedule)
+        self._broadcast = broadcast or [(True,) * (ndim or 0) for ndim in ndims[: len(function.definition.inputs)]]
         definition = function.definition
         self.function, self.ndims = function, tuple(ndims)
         self.output_dtypes = function.output_dtypes
@@ -117,12 +125,12 @@ class Indexed(Routine):
         return self.context.kernel(self._source(variant))
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
-        """Return the shape to which the inputs broadcast, C-contiguous, once per output; raw ones do not count."""
-        shapes = [inputs[k].shape for k in self._arrays if k < self._inputs]
-        try:
-            shape = np.broadcast_shapes(*shapes)
-        except ValueError:
-            raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}") from None
+        """Return the shape to which the inputs broadcast, C-contiguous, once per output; raw ones do not count.
+
+        Raises `ValueError`: the shapes differ, or a dimension that is not known to have length 1 would be repeated.
+        """
+        arrays = [k for k in self._arrays if k < self._inputs]
+        shape = common_shape([inputs[k].shape for k in arrays], [self._broadcast[k] for k in arrays]) if arrays else ()
         return (Layout.contiguous(shape),) * len(self.output_dtypes)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:

@@ -400,3 +400,43 @@ def test_small_matrices_of_known_shape_are_no_settings(context, rng):
     with pytensor.config.change_flags(opencl__placement="auto", opencl__select_backend=False):
         f = opencl([a], pt.linalg.cholesky(a))
     assert not any(isinstance(n.op, GpuCholesky) for n in f.maker.fgraph.apply_nodes)
+
+
+def test_complex_matrices(context, rng):
+    """Factors that are unique, and what does not depend on the phases of others; batches by Blockwise."""
+    a, b = pt.ztensor3("a"), pt.zmatrix("b")
+    hermitian = a @ pt.conj(a.mT) + np.eye(5)
+    u, s, vh = pt.linalg.svd(a, full_matrices=False)
+    permutation, lower, upper = pt.linalg.lu(a)
+    factor = pt.linalg.cholesky(hermitian)
+    outputs = [
+        factor,
+        pt.linalg.cho_solve((factor, True), b),
+        pt.linalg.solve_triangular(factor, b, lower=True, trans="C"),
+        pt.linalg.solve(a, b),
+        pt.linalg.solve(a, b, assume_a="her"),
+        pt.linalg.solve(a, b, assume_a="sym"),
+        pt.linalg.inv(a),
+        *pt.linalg.qr(a),
+        s,
+        (u * s[:, None, :]) @ vh,
+        pt.linalg.eigvalsh(hermitian),
+        pt.linalg.eigh(hermitian)[0],
+        pt.linalg.pinv(a[..., :2]),
+        permutation,
+        permutation @ (lower @ upper),
+    ]
+    kinds = (GpuCholesky, GpuCholeskySolve, GpuSolveTriangular, GpuSolve, GpuMatrixInverse, GpuQR)
+    values = [rng.normal(size=(*shape, 2)).view("complex128")[..., 0] for shape in ((2, 5, 5), (5, 3))]
+    f = check_against_python([a, b], outputs, (*kinds, GpuEigvalsh, GpuSVD, GpuLUFactor), values)
+    cores = {type(getattr(n.op, "core_op", n.op)) for n in f.maker.fgraph.apply_nodes}
+    on_host = [core.__name__ for core in cores if core.__module__.startswith("pytensor.tensor.linalg")]
+    assert on_host == ["Eigh"]  # PyTensor's type of its eigenvectors is real
+
+
+def test_determinants_and_systems_of_mixed_dtypes(context, rng):
+    a, b, c = pt.fmatrix("a"), pt.tensor("b", dtype="complex64", shape=(None,)), pt.cmatrix("c")
+    values = [rng.normal(size=shape).astype("float32") for shape in ((6, 6), (6, 2), (5, 5, 2))]
+    values[1:] = (v.view("complex64")[..., 0] for v in values[1:])
+    outputs = [pt.linalg.solve(a, b, b_ndim=1), pt.linalg.det(c), *pt.linalg.slogdet(c + 1)]
+    check_against_python([a, b, c], outputs, (GpuSolve, GpuDet, GpuSLogDet), values)

@@ -10,7 +10,7 @@ from pytensor.gradient import verify_grad
 from pytensor.graph.replace import vectorize_graph
 
 import pytensor_cl
-from pytensor_cl import LocalMemory, RawKernel, as_op
+from pytensor_cl import ElementwiseKernel, LocalMemory, RawKernel, as_op
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
 from pytensor_cl.ops.user_kernels.raw import GpuRaw
@@ -199,7 +199,11 @@ def test_mistakes(context):
         ({"signature": "(n)->(n)", "launch": lambda a, w: ()}, TypeError, r"output w is \(.*which no kernel can write"),
         ({"signature": "(n)->(k)", "launch": lambda a, z: ()}, ValueError, "no input has the length 'k'.*infer_shape="),
         ({"signature": "(n)->(n)", "launch": 3}, TypeError, "launch= is a function, not 3"),
-        ({"signature": "(n)->(n)", "launch": lambda a, b: ()}, TypeError, "what dtype is b.*outputs="),
+        (
+            {"signature": "(n)->(n)", "launch": lambda a, b: ()},
+            TypeError,
+            "what dtype is b.*Name the arguments of launch=.*x, z, n, w",
+        ),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": ["y"]}, TypeError, "neither an input"),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": "w"}, TypeError, "outputs= is a list"),
         ({"signature": "(n)->(n)", "launch": lambda w, z: (), "outputs": ["w", "w"]}, ValueError, "has 2 entries"),
@@ -225,6 +229,41 @@ def test_mistakes(context):
     f = opencl([v, w := pt.fvector("w")], axpy_op(v, 2, w))
     with pytest.raises(ValueError, match=r"op axpy: input 2 has shape \(3,\); \(n\),\(\),\(n\)->\(n\) wants n to be 2"):
         f(np.ones(2, "float32"), np.ones(3, "float32"))
+
+
+def test_outputs_that_are_filled(context):
+    """A kernel that adds to its output, in calls that are repeated, and in batches."""
+    code = """__kernel void count(__global const int *x, __global int *c, int n) {
+        int i = get_global_id(0); if (i < n) atomic_add(&c[x[i]], 1); }"""
+    kernel, use = (
+        RawKernel(code, "count"),
+        {"signature": "(n)->(3)", "launch": lambda x, c: (x.size, None, (x, c, x.size))},
+    )
+    op, x, batch = as_op(kernel, **use, initial=10), pt.ivector("x"), pt.imatrix("batch")
+    assert op != as_op(kernel, **use)
+    f = opencl([batch], [op(batch[0]), vectorize_graph(op(x), {x: batch})])
+    for _ in range(CALLS):
+        one, both = f(np.array([[0, 2, 2], [1, 1, 1]], "int32"))
+        assert one.tolist() == [11, 10, 12] and both.tolist() == [[11, 10, 12], [10, 13, 10]]
+    assert_all_on_device(f, GpuRaw)
+    with pytest.raises(TypeError, match="initial is int32, which does not hold 0.5"):
+        as_op(kernel, **use, initial=0.5)(x)
+    with pytest.raises(TypeError, match="initial= is a number with which outputs are filled, not '0'"):
+        as_op(kernel, **use, initial="0")
+    with pytest.raises(TypeError, match="initial= is for raw kernels"):
+        as_op(ElementwiseKernel("T x", "T z", "z = x"), initial=0)
+
+
+def test_shapes_that_do_not_fit(context):
+    v = pt.fvector("v")
+    code = "__kernel void f(__global const float *x, __global float *z, int n) { }"
+    for shapes, message in (
+        (lambda node, shapes: [(shapes[0][0], 1)], r"\(n\)->\(m\) wants a list with a tuple .*, \[\(m,\)\]"),
+        (lambda node, shapes: (shapes[0][0],), "wants a list with a tuple of lengths for each output"),
+        (lambda node, shapes: [(shapes[0][0] - 5,)], r"returned a negative length, \(\(-2,\),\)"),
+    ):
+        with pytest.raises(ValueError, match=f"op f: infer_shape= {message}" if "returned" in message else message):
+            opencl([v], as_op(RawKernel(code, "f"), signature="(n)->(m)", infer_shape=shapes)(v))(np.ones(3, "float32"))
 
 
 def test_launches_that_do_not_fit(context):

@@ -1,6 +1,7 @@
 """Kernels of the user's as Ops: the exercises of PyTensor's GPU tutorial, gradients, fusion, and the other modes."""
 
 import pickle
+import re
 from importlib.util import find_spec
 
 import numpy as np
@@ -73,12 +74,34 @@ def test_two_outputs(context, rng):
     s, d = both_op(x, y)
     cost = (s * d).sum() + s.sum()
     f = opencl([x, y], [s, d, *pt.grad(cost, [x, y])])
-    assert GpuElementwise in kinds(f)
+    assert kinds(f) == [GpuRowwise]
     a, b = rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=4).astype("float32")
     for got, expected in zip(f(a, b), (a + b, a - b, 2 * a + 1, (1 - 2 * np.tile(b, (3, 1))).sum(0)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5)
     only = opencl([x, y], pt.grad(d.sum(), y))  # the cost does not depend on s
     np.testing.assert_array_equal(only(a, b), np.full(4, -3, "float32"))
+    s, d = both_op(y[:, None], y[None, :])  # neither input has the shape of the outputs
+    square = opencl([y], [s, d])
+    assert kinds(square) == [GpuElementwise]
+    np.testing.assert_allclose(square(b), [b[:, None] + b, b[:, None] - b], rtol=1e-6)
+
+
+def test_what_is_fused(context, rng):
+    """Several outputs, the number of elements, a variable `i` of a loop, and kernels one after the other."""
+    x, y = pt.fmatrices("xy")
+    both_op = as_op(BOTH)
+    shares = as_op(ElementwiseKernel("T x", "T z", "for (int i = 0; i < 3; i++) { z += i * x / n; }", "shares"))
+    s, d = both_op(x, shares(y))
+    f = opencl([x, y], pt.exp(s) * shares(d))
+    assert kinds(f) == [GpuElemwise] and f.maker.fgraph.outputs[0].type.ndim == 2
+    for shape in ((3, 4), (2, 3), (0, 2)):  # the number is an argument of a captured kernel
+        a, b = rng.normal(size=(2, *shape)).astype("float32")
+        n = max(1, a.size)
+        for _ in range(4):
+            np.testing.assert_allclose(f(a, b), np.exp(a + 3 * b / n) * 3 / n * (a - 3 * b / n), rtol=1e-4, atol=1e-6)
+    (op,) = [op for op in device_ops(f) if op.is_compute]
+    source = op.routine(next(n for n in f.maker.fgraph.apply_nodes if n.op is op), context).sources()[0].source
+    assert len(re.findall(r"\buser_sum_and_difference_\w+\(", source)) == 1  # one call for both outputs
 
 
 def test_gradients(context, rng):
@@ -123,6 +146,21 @@ def test_numbers_of_elements_and_raw_arrays(context, rng):
     f = opencl([x, n], shifted(x, n))
     for k in (1, 2, 3, 4, 5):  # the number is an argument of a captured kernel
         np.testing.assert_allclose(f(a, k), a + (np.arange(12).reshape(4, 3) + k) % 12, rtol=1e-6)
+
+
+def test_lengths_that_are_not_known_to_be_one(context):
+    """They are not repeated, as the gradient would not be summed: in all modes, by kernels of their own too."""
+    x, y = pt.fmatrices("xy")
+    a, b = np.ones((2, 3), "float32"), np.ones((1, 3), "float32")
+    numbered = as_op(ElementwiseKernel("T x, T y", "T z", "z = x * y + i", "numbered"))
+    total = as_op(ReductionKernel("T x, T y", "T z", "x * y", "hypot(a, b)", "z = a", "0", "total"))
+    for result, mode in ((numbered(x, y), "OPENCL"), (total(x, y), "OPENCL"), (product_op(x, y), "FAST_COMPILE")):
+        f = pytensor.function([x, y], result, mode=mode)
+        f(a, a)
+        with pytest.raises(ValueError, match="Runtime broadcasting not allowed"):
+            f(a, b)
+        with pytest.raises(ValueError, match="mismatch"):
+            f(a, a[:, :2])
 
 
 def test_numbers_and_scalars(context, rng):
@@ -334,6 +372,19 @@ def test_gradients_of_reductions(context, rng):
         verify_grad(lambda x, op=op: op(x, axis=0), [rng.normal(size=(3, 4))], mode="OPENCL", rng=rng)
     by_kernel = ElementwiseKernel("T x, T y, T gy", "T gx", "gx = gy * x / y", "norm_grad")
     verify_grad(as_op(NORM, grad=by_kernel), [rng.normal(size=5)], mode="OPENCL", rng=rng)
+
+
+def test_gradients_that_hold_for_all_elements(context, rng):
+    """The gradient of a sum is its cotangent, which is repeated, and summed where an input was broadcast."""
+    x, y = pt.fmatrix("x"), pt.fvector("y")
+    total = ReductionKernel("T x, T y", "T z", "x + y", "a + b", "z = a", "0", "total")
+    op = as_op(total, grad=lambda x, y, z, gz: [gz, gz])
+    a, b = rng.normal(size=(2, 3)).astype("float32"), rng.normal(size=3).astype("float32")
+    for axis in (0, 1):
+        f = opencl([x, y], pt.grad((op(x, y, axis=axis) ** 2).sum(), [x, y]))
+        expected = np.broadcast_to(2 * (a + b).sum(axis=axis, keepdims=True), a.shape)
+        for got, wanted in zip(f(a, b), (expected, expected.sum(axis=0)), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4)
 
 
 def test_batches_and_modes_of_reductions(context, rng):

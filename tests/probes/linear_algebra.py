@@ -97,4 +97,28 @@ def _products() -> Iterator[Probe]:
         yield probe(constructors.BlockDiagonal, lambda a, b: ptl.block_diag(a, b), full, rhs, variant=dtype)
 
 
-PROBES = (*_decompositions(), *_solvers(), *_products())
+def _complex() -> Iterator[Probe]:
+    full, rhs = ((x + 1j * RNG.uniform(-1, 1, x.shape)).astype("complex64") for x in (FULL, RHS))
+    spd = full @ full.conj().T
+    factor = np.linalg.cholesky(spd)
+    cases = (
+        (cholesky.Cholesky, ptl.cholesky, spd),
+        (eigen.Eigvalsh, lambda x: ptl.eigvalsh(x, None), spd),
+        (lu.LU, lambda x: ptl.lu(x), full),
+        (lu.LUFactor, lambda x: ptl.lu_factor(x), full),
+        (qr.QR, lambda x: ptl.qr(x), full),
+        (svd.SVD, lambda x: ptl.svd(x, compute_uv=False), full),
+        (general.Solve, lambda a, b: ptl.solve(a, b), full, rhs),
+        (psd.CholeskySolve, lambda c, b: ptl.cho_solve((c, True), b, b_ndim=2), factor, rhs),
+        (triangular.SolveTriangular, lambda a, b: ptl.solve_triangular(a, b, lower=True), factor, rhs),
+        (inverse.MatrixInverse, ptl.inv, full),
+        (inverse.MatrixPinv, ptl.pinv, full),
+        (inverse.TensorInv, lambda x: ptl.tensorinv(x, ind=1), full.reshape(4, 2, 2)),
+        (summary.Det, pt.linalg.det, full),
+        (summary.SLogDet, lambda x: ptl.slogdet(x), full),
+    )
+    for case in cases:
+        yield probe(*case, variant="complex64", rtol=1e-4)
+
+
+PROBES = (*_decompositions(), *_solvers(), *_products(), *_complex())

@@ -3,13 +3,15 @@
 import pickle
 
 import numpy as np
+import pyopencl
 import pytest
 
 from pytensor_cl import ElementwiseKernel
 from pytensor_cl.errors import CompilationError, UnsupportedDtype
 from pytensor_cl.runtime.device import discover
+from pytensor_cl.runtime.interchange import from_buffer
 from pytensor_cl.runtime.registry import add_context, get_context
-from pytensor_cl.user_kernels.c_text import defined_names, replace_words, single_precision
+from pytensor_cl.user_kernels.c_text import defined_names, is_free, replace_words, single_precision
 from pytensor_cl.user_kernels.elementwise import user_function
 from pytensor_cl.user_kernels.routine import Indexed, UserElemwise
 
@@ -132,6 +134,11 @@ def test_outputs_that_are_given(context, rng):
     line = context.from_host(np.arange(6, dtype="float32"))
     TWICE(line[:-1], line[1:])
     np.testing.assert_array_equal(host(line), [0, 0, 2, 4, 6, 8])
+    memory = pyopencl.Buffer(context.cl_context, 0, 8 * 4096)  # of elements of two sizes in the same layout
+    wide, narrow = (from_buffer(memory, (4096,), dtype) for dtype in ("int64", "int32"))
+    narrow[...] = context.from_host(np.arange(4096, dtype="int32"))
+    ElementwiseKernel("int32 x", "int64 z", "z = x")(narrow, wide)
+    np.testing.assert_array_equal(host(wide), np.arange(4096))
     ROLL(line, 0, 1, line)  # a raw input that is the output is copied
     np.testing.assert_array_equal(host(line), np.array([0, 2, 4, 6, 8, 0]) + 6)
     assert isinstance(ElementwiseKernel("T x", "T z", "z = x", return_tuple=True)(line), tuple)
@@ -233,6 +240,7 @@ def test_identity_and_pickling(context):
         (("float31 x", "T z", "z = x"), "'float31' is no NumPy dtype"),
         (("T double", "T z", "z = 1"), "'double' is a word of OpenCL C: choose another name"),
         (("T i", "T z", "z = i"), "'i' is the number of the element"),
+        (("T M_PI", "T z", "z = M_PI"), "'M_PI' is a macro of OpenCL C"),
         (("T _x", "T z", "z = _x"), "begin with an underscore"),
         (("T x, T x", "T z", "z = x"), "two parameters are called 'x'"),
         (("T x", "T T", "T = x"), "'T' is a parameter and the placeholder"),
@@ -303,6 +311,42 @@ def test_wrong_arguments(context):
             call()
 
 
+def test_calls_that_are_kept(context):
+    """What holds for arrays of the same layouts holds for others, and numbers of the same type."""
+    x, a, b = (context.from_host(np.ones(3, "float32")) for _ in range(3))
+    BOTH(x, x, a, b)
+    with pytest.raises(ValueError, match="outputs s and d overlap"):
+        BOTH(x, x, a, a)
+    with pytest.raises(OverflowError, match="x is int64, which does not hold 9223372036854775808"):
+        TWICE(2**63, device=context.name)
+    assert host(TWICE(-3, device=context.name)) == -6
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ("z = x * y", r"'x \* y' in its operation would compute their parts one by one: write cmul\(x, y\)"),
+        ("z = 2 / y", r"write cdiv\(\(T\)\(2, 0\), y\)"),
+        ("T d = cmul(x, y); z /= d", r"write cdiv\(z, d\)"),
+        ("z = x * 2 + 1 - y", r"'1 - y'.*write \(T\)\(1, 0\)"),
+        ("z = x.x * y; z += 1.5", r"'z \+= 1.5'.*\(T\)\(1.5, 0\)"),
+        ("z = exp(x)", r"write cexp\(...\)"),
+        ("z = r[i] * x", r"write cmul\(r, x\)"),
+        ("z = r[i] + pow(x, y)", r"'pow\(x, ...\)'.*write cpow"),
+        ("z = x * 0.5f + 2 * y / 3 + x.y; z.x = x.x * y.x + 1; z -= cmul(x, y) * pow(x.x, 2.0f)", ""),
+    ],
+)
+def test_parts_of_complex_numbers(operation, message):
+    """OpenCL C computes products of float2 part by part."""
+    kernel = ElementwiseKernel("T x, T y, raw T r", "T z", operation)
+    if not message:
+        assert user_function(kernel.definition, (("T", "complex64"),)).symbol
+        return
+    user_function(kernel.definition, (("T", "float32"),))
+    with pytest.raises(TypeError, match=message):
+        user_function(kernel.definition, (("T", "complex64"),))
+
+
 def test_arrays_of_two_devices(context):
     spec = next(e.stable_spec for e in discover())
     add_context("other", spec)
@@ -351,3 +395,19 @@ def test_words():
     __constant float table[2] = {1, 2};
     static inline float f(float x) { float y = g(x); return y; }"""
     assert defined_names(text) == {"A", "pair", "other", "table", "f"}
+
+
+def test_variables_of_the_operation():
+    """`i` is the number of the element where the operation has no variable of that name."""
+    for text, expected in (
+        ("z = x; // i", False),
+        ("for (int i = f(0, 1); i < 3; i++) z += i;", False),
+        ("for (int i = 0; i < 3; i++) { if (i) { z += i; } } T i = x; z += i;", False),
+        ("{ int i = 3; z = p.i; }", False),
+        ("z = x[i];", True),
+        ("for (int i = 0; i < 3; i++) z += i; z += i;", True),
+        ("for (int i = 0; i < 3; i++) if (x) z = i; else z = i;", True),
+        ("for (int k = 0, i = 0; i < 3; i++) z += i;", True),
+        ("return i", True),
+    ):
+        assert is_free("i", text) is expected, text

@@ -176,6 +176,8 @@ def test_objects_that_cannot_be_made(tmp_path):
     (tmp_path / "kernel.spv").write_bytes(b"text")
     with pytest.raises(ValueError, match="does not begin with its magic number"):
         RawModule(path=tmp_path / "kernel.spv")
+    with pytest.raises(TypeError, match=r"path=... reads files"):
+        RawModule(tmp_path / "kernel.cl")
     with pytest.raises(FileNotFoundError):
         RawModule(path=tmp_path / "nothing.cl")
     with pytest.raises(ValueError, match="at least one byte"):
@@ -238,6 +240,7 @@ def test_calls_with_wrong_sizes(context):
         (-1, None, "grid has one to three numbers that are not negative, not -1"),
         ((1, 1, 1, 1), None, "grid has one to three numbers"),
         (1, 0, "block has numbers from 1 on"),
+        (2**62, 1, "grid is more than a launch can have"),
     ):
         with pytest.raises(ValueError, match=message):
             kernel(grid, block, (x,))

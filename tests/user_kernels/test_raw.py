@@ -83,6 +83,13 @@ def test_offsets_of_inputs_and_outputs(context):
         kernel(4, None, (z[offset : offset + 4], x[offset + 1 : offset + 5]))
         host[offset : offset + 4] += np.asarray(x)[offset + 1 : offset + 5]
         np.testing.assert_array_equal(np.asarray(z), host)
+    # Of two arrays that are written, one would get its old elements back.
+    two = RawKernel("__kernel void two(__global float *z, __global float *w) { z[0] = 10; w[0] = 20; }", "two")
+    two(1, 1, (z[1:3], z[3:]))
+    np.testing.assert_array_equal(np.asarray(z)[:4], [0, 10, host[2], 20])
+    for first in (z, z[1:]):
+        with pytest.raises(ValueError, match=r"kernel 'two' writes '.' and '.', which overlap"):
+            two(1, 1, (first, z[3:]))
 
 
 def test_numbers_are_converted_to_the_declared_types(context):

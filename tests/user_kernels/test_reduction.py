@@ -126,6 +126,16 @@ def test_nothing_and_starts(context):
     r = context.from_host(np.arange(6, dtype="float32").reshape(2, 3))
     np.testing.assert_array_equal(host(odd(r, axis=1)), [3, 12])
     np.testing.assert_array_equal(host(odd(r, axis=1, initial=10)), [13, 22])
+    product = ReductionKernel(
+        "T x", "T y", "x", "cmul(a, b)", "y = a", 1
+    )  # of complex numbers it has no imaginary part
+    pairs = context.from_host(np.array([[1 + 2j, 3j]], "complex64"))
+    np.testing.assert_array_equal(host(product(pairs, axis=1)), [-6 + 3j])
+    assert host(product(pairs[:0])) == 1
+    with pytest.raises(TypeError, match="initial is float32, which does not hold array"):
+        odd(r, initial=np.ones(3))
+    with pytest.raises(TypeError, match=r"in its reduce_expr would compute .*: write cmul\(a, b\)"):
+        ReductionKernel("T x", "T y", "x", "a * b", "y = a", 1)(pairs)
 
 
 def test_outputs_that_are_given(context, rng):

@@ -29,14 +29,15 @@ def as_op(
     grad: Gradient = None,
     launch: Callable[..., Any] | None = None,
     signature: str | None = None,
+    initial: float | None = None,
     perform: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> KernelOp:
     """Make an Op of PyTensor graphs of a kernel of one's own.
 
     It is called with variables and returns variables: shapes and dtypes follow from the kernel's parameters. In mode
-    OPENCL an elementwise kernel of one output is fused with its neighbours. Other modes compute by `perform`, or on the
-    default device. This is another function than PyTensor's ``as_op``, which is called ``wrap_py`` there.
+    OPENCL an elementwise kernel is fused with its neighbours. Other modes compute by `perform`, or on the default
+    device. This is another function than PyTensor's ``as_op``, which is called ``wrap_py`` there.
 
     Parameters
     ----------
@@ -49,19 +50,23 @@ def as_op(
         Gradient, for `pytensor.grad`: a function of inputs, outputs and cotangents, ``lambda x, y, z, gz: [...]``, that
         returns one expression for each input, or None where none flows; or a kernel whose parameters have the names of
         those, ``x y z gz``, and whose outputs are ``gx gy``; or a dict of either by the names of inputs. Sums over
-        broadcast dimensions are added. The output of a reduction and its cotangent have the reduced axes, of length 1.
-        Without it there is no gradient.
+        broadcast dimensions are added. The output of a reduction and its cotangent have the reduced axes, of length 1;
+        an expression with such a length holds for all elements along the axis. Without `grad` there is no gradient.
     infer_shape
         For raw kernels with a length that no input has: a function ``infer_shape(node, input_shapes)`` as that of
         PyTensor's Ops.
     launch
         For raw kernels: a function ``launch(*inputs, *outputs)`` that returns the grid, the block and the arguments of
-        the kernel. It gets objects with `shape`, `dtype`, `size`, `ndim` and `layout`, without data, puts them among
-        the arguments, and depends on nothing else. None is one work-item for each element of the first output, and
-        the arrays in order; an integer parameter after them gets the number of work-items.
+        the kernel. Its arguments have the names of the kernel's parameters. It gets objects with `shape`, `dtype`,
+        `size`, `ndim` and `layout`, without data, puts them among the arguments, and depends on nothing else. None is
+        one work-item for each element of the first output, and the arrays in order; an integer parameter after them
+        gets the number of work-items.
     signature
         For raw kernels, which need it: the dimensions of inputs and outputs, such as ``"(m,n),(n)->(m)"``. Inputs of
         part ``()`` that the kernel takes by value are numbers. Batches launch the kernel for each entry.
+    initial
+        For raw kernels: a number with which the outputs are filled before the launch, for kernels that add to them.
+        None leaves them as they are: the kernel writes every element.
     perform
         Function of NumPy arrays that computes the same, for other modes than OPENCL.
     name
@@ -95,7 +100,7 @@ def as_op(
     """
     if isinstance(kernel, RawKernel):
         chosen = kernel.name if name is None else name
-        return raw_op(kernel, chosen, grad, perform, signature, outputs, launch, infer_shape)
+        return raw_op(kernel, chosen, grad, perform, signature, outputs, launch, infer_shape, initial)
     make = next((made for kind, made in _OPS if isinstance(kernel, kind)), None)
     if make is None:
         kinds = ", ".join(kind.__name__ for kind, _ in _OPS)
@@ -103,6 +108,8 @@ def as_op(
         raise TypeError(f"as_op makes Ops of kernels, {kinds} or RawKernel, not of {type(kernel).__name__}{advice}")
     chosen = kernel.name if name is None else name
     _check_functions(chosen, infer_shape=infer_shape, launch=launch, signature=signature)
+    if initial is not None:
+        raise TypeError(f"op {chosen}: initial= is for raw kernels: the outputs of others need none")
     if perform is not None and not callable(perform):
         raise TypeError(f"op {chosen}: perform= is a function of NumPy arrays, not {perform!r}")
     _check_shapes(chosen, kernel)

@@ -45,7 +45,8 @@ class GpuBatchedKernel(GpuOp):
         lead = host.batch_ndim(node)
         ndims = [v.type.ndim - lead for v in node.inputs]
         function = host.core_op.function_of(node.inputs)
-        core = Indexed(context, function, (*ndims, *(v.type.ndim - lead for v in node.outputs)))
+        known = [v.type.broadcastable[lead:] for v in node.inputs]
+        core = Indexed(context, function, (*ndims, *(v.type.ndim - lead for v in node.outputs)), broadcast=known)
         return Batched(context, core, ndims)
 
 

@@ -1,15 +1,18 @@
 """Ops of elementwise kernels that users write."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.tensor import as_tensor_variable
+from pytensor.tensor import as_tensor_variable, cast, constant
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.extra_ops import broadcast_shape
 from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorConstant
 
 from pytensor_cl.codegen.dtypes import needs_fp64
 from pytensor_cl.ops.base import ANY, DEVICE, GpuOp, Routine, as_host_variable
@@ -51,8 +54,7 @@ class ElementwiseOp(KernelOp):
 
     def output_shapes(self, node: Apply, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of the outputs."""
-        shape = np.broadcast_shapes(*(s for s, p in self.pairs(shapes) if not p.is_raw))
-        return [shape] * len(node.outputs)
+        return [self.full_shape(node, shapes)] * len(node.outputs)
 
     def compute(self, node: Apply, context: Context, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the results for arrays of the host, computed on a device."""
@@ -71,19 +73,43 @@ class ElementwiseOp(KernelOp):
         return [v if p.is_raw else outputs[0] for v, p in self.pairs(inputs)]
 
 
-def fusable(node: Apply) -> Elemwise | None:
-    """Return the Elemwise that computes a node, and that is fused with its neighbours; None if there is none.
+def spelled_out(node: Apply, used: Sequence[int], shape_of: Callable[[Any, int], Any]) -> dict[int, Variable]:
+    """Return for each used output of a node an elementwise function that is fused with its neighbours, or nothing.
 
-    There is none for several outputs, for operations that need more than one element of each input, and for kernels
-    that need a program of their own.
+    There is none for operations with raw arrays or the number of the element, and for kernels that need a program of
+    their own. Several outputs become one kernel again because PyTensor fuses nodes that share an input of the shape of
+    the outputs; where they do not, each computes the function, which is to be short.
+
+    `shape_of`: returns the length of an axis of a variable.
     """
-    op = node.op
-    if not isinstance(op, ElementwiseOp):
-        return None
+    op: ElementwiseOp = node.op
     definition = op.kernel.definition
-    if len(node.outputs) > 1 or definition.is_indexed or definition.is_isolated:
-        return None
-    return Elemwise(UserScalar(op.function_of(node.inputs), op.name))
+    if definition.is_isolated or "i" in definition.numbers or any(p.is_raw for p in definition.inputs):
+        return {}
+    inputs = list(node.inputs)
+    if definition.numbers:  # the number of elements, which becomes a further input
+        definition = replace(definition, inputs=(*definition.inputs, Parameter("n", "int64")))
+        inputs.append(_number_of_elements(node, shape_of))
+    function = user_function(definition, op.types(node.inputs, node.inputs))
+    if len(used) > 1 and (function.is_long or not any(map(_joins_outputs, node.inputs, repeat(node.outputs[0])))):
+        return {}
+    return {k: Elemwise(UserScalar(function, op.name, k))(*inputs) for k in used}
+
+
+def _number_of_elements(node: Apply, shape_of: Callable[[Any, int], Any]) -> Variable:
+    """Return how many elements an output of a node has, from the shapes of inputs."""
+    count: Any = constant(1, dtype="int64")
+    for axis in range(node.outputs[0].type.ndim):
+        long = next((v for v in node.inputs if v.type.shape[axis] != 1), None)
+        if long is not None:
+            count = count * cast(shape_of(long, axis), "int64")
+    return count
+
+
+def _joins_outputs(variable: Any, output: Any) -> bool:
+    """Return whether PyTensor fuses nodes of the shape of an output that share an input."""
+    is_repeated = isinstance(variable, TensorConstant) and variable.unique_value is not None
+    return not is_repeated and variable.type.broadcastable == output.type.broadcastable
 
 
 class GpuElementwise(GpuOp):
@@ -125,7 +151,8 @@ class GpuElementwise(GpuOp):
         by_value = [is_by_value(v) and not p.is_raw for v, p in zip(node.inputs, self._parameters, strict=True)]
         if self.host.kernel.definition.is_indexed:
             ndims = [None if value else v.type.ndim for v, value in zip(node.inputs, by_value, strict=True)]
-            return Indexed(context, function, (*ndims, *(v.type.ndim for v in node.outputs)))
+            known = [v.type.broadcastable for v in node.inputs]
+            return Indexed(context, function, (*ndims, *(v.type.ndim for v in node.outputs)), broadcast=known)
         broadcast = tuple(() if value else v.type.broadcastable for v, value in zip(node.inputs, by_value, strict=True))
         return UserElemwise(context, function, broadcast, node.outputs[0].type.ndim, by_value)
 

@@ -130,10 +130,11 @@ def zeros_like(variable: Any) -> Variable:
     return variable.zeros_like(dtype=config.floatX if variable.type.dtype in discrete_dtypes else variable.type.dtype)
 
 
-def fitted(where: str, gradient: Any, variable: Any, output: Any) -> Variable:
+def fitted(where: str, gradient: Any, variable: Any, output: Any, repeats: bool) -> Variable:
     """Return a gradient in the dtype and shape of an input, which may have been broadcast to the output's.
 
-    `where`: the Op and the input, for messages.
+    `where`: the Op and the input, for messages; `repeats`: whether a gradient of length 1 holds for each element of the
+    output along an axis along which the input has length 1; else it is the sum of them.
 
     Raises `TypeError`: the gradient is no expression, or has integers. Raises `ValueError`: its shape is another one.
     """
@@ -148,6 +149,9 @@ def fitted(where: str, gradient: Any, variable: Any, output: Any) -> Variable:
     if result.type.dtype in discrete_dtypes:
         raise TypeError(f"{where} has dtype {result.type.dtype}: cast it to {variable.type.dtype}, pt.cast(...)")
     _check_shape(where, result, variable, output)
+    lengths = zip(variable.type.shape, output.type.shape, result.type.shape, strict=True)
+    if any(other == 1 != (full if repeats else own) for own, full, other in lengths):
+        result = second(output, result)
     pairs = zip(variable.type.shape, result.type.shape, strict=True)
     axes = [axis for axis, (own, other) in enumerate(pairs) if own == 1 != other]
     result = result.sum(axis=axes, keepdims=True) if axes else result

@@ -16,6 +16,7 @@ from pytensor.tensor.utils import broadcast_static_dim_lengths
 from pytensor_cl._compat.jax_backend import call_from_jax
 from pytensor_cl._compat.numba_backend import run_in_object_mode
 from pytensor_cl.ops.user_kernels.gradients import Names, cotangents_of, fitted, gradients
+from pytensor_cl.routines.elemwise.routine import common_shape
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.registry import get_context
 from pytensor_cl.user_kernels.parameters import Parameter, convert_number, is_number
@@ -41,6 +42,7 @@ class KernelOp(Op):
         Names of outputs whose placeholders no input has, with their dtypes.
     """
 
+    repeats_gradients = False  # a parameter of `fitted`
     __props__: tuple[str, ...] = ("kernel", "name", "gradient", "perform_on_host")
 
     def __init__(
@@ -101,6 +103,15 @@ class KernelOp(Op):
     def pairs(self, variables: Sequence[Any]) -> list[tuple[Any, Parameter]]:
         """Return inputs, or what is known of them, with their parameters."""
         return list(zip(variables, self.kernel.definition.inputs, strict=True))
+
+    def full_shape(self, node: Apply, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the shape to which the inputs of a node are broadcast, but raw ones.
+
+        Raises `ValueError`: the shapes differ, or a dimension that is not known to have length 1 would be repeated.
+        """
+        places = [k for k, (_, p) in enumerate(self.pairs(shapes)) if not p.is_raw]
+        types: list[Any] = [node.inputs[k].type for k in places]
+        return common_shape([tuple(shapes[k]) for k in places], [kind.broadcastable for kind in types])
 
     def _typed(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the inputs as variables; numbers take the dtypes of their parameters."""
@@ -163,13 +174,16 @@ class KernelOp(Op):
         Raises `NotImplementedError`: the user gave none.
         """
         if self.gradient is None:
-            raise NotImplementedError(f"op {self.name} has no gradient: pass grad= to as_op")
+            raise NotImplementedError(
+                f"op {self.name} has no gradient: pass grad= to as_op; if the kernel is itself a gradient, pass in its "
+                "place a function that calls its Op, grad=lambda x, z, gz: [op(x, gz)]"
+            )
         results = self.as_gradient_sees(inputs, (*outputs, *cotangents_of(outputs, cotangents)))
         known = dict(zip(self.names.all, (*inputs, *results), strict=True))
         found = gradients(self.name, self.gradient, self.names, known, self.gradient_op)
         shaped = self.gradient_shapes(inputs, outputs)
         places = (f"op {self.name}: the gradient that grad= returned for the input {n}" for n in self.names.inputs)
-        return [fitted(*one) for one in zip(places, found, inputs, shaped, strict=True)]
+        return [fitted(*one, self.repeats_gradients) for one in zip(places, found, inputs, shaped, strict=True)]
 
     def as_gradient_sees(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Variable]:
         """Return outputs and cotangents as the user's gradient gets them."""

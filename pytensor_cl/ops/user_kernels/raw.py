@@ -23,6 +23,8 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.user_kernels.arguments import dtypes_of
 from pytensor_cl.user_kernels.elementwise import ElementwiseKernel
 from pytensor_cl.user_kernels.launches import RawLaunches, RawOperation, Signature, check_const
+from pytensor_cl.user_kernels.parameters import Parameter as ElementParameter
+from pytensor_cl.user_kernels.parameters import convert_number
 from pytensor_cl.user_kernels.raw import RawKernel
 from pytensor_cl.user_kernels.signature import Parameter
 
@@ -45,13 +47,23 @@ class _Operand(NamedTuple):
         return () if self.parameter is None else dtypes_of(self.parameter)
 
 
-class RawOp(KernelOp):
-    """An Op whose results a `RawKernel` computes.
+class RawUse(NamedTuple):
+    """How an Op uses a raw kernel.
 
     `signature`: dimensions of inputs and outputs; `output_types`: for each output the name of an input or a dtype;
     None: as the kernel declares them; `launch`: computes a launch; `shape_function`: computes the shapes of outputs
-    as ``Op.infer_shape`` does.
+    as ``Op.infer_shape`` does; `initial`: what outputs are filled with before the launch; None: nothing.
     """
+
+    signature: str
+    output_types: tuple[str, ...] | None
+    launch: Callable[..., Any] | None
+    shape_function: Callable[..., Any] | None
+    initial: float | None
+
+
+class RawOp(KernelOp):
+    """An Op whose results a `RawKernel` computes; `use`: how."""
 
     kernel: RawKernel
 
@@ -61,16 +73,13 @@ class RawOp(KernelOp):
         name: str,
         gradient: Gradient,
         perform_on_host: Callable[..., Any] | None,
-        signature: str,
-        output_types: tuple[str, ...] | None,
-        launch: Callable[..., Any] | None,
-        shape_function: Callable[..., Any] | None,
+        use: RawUse,
     ) -> None:
         super().__init__(kernel, name, gradient, perform_on_host)
-        self.launch, self.shape_function, self.output_types = launch, shape_function, output_types
-        self.signature = Signature.parse(signature, name)
-        self.operands = _operands(name, kernel.declared(), self.signature, launch)
-        if self.signature.unknown and shape_function is None:
+        self.signature = Signature.parse(use.signature, name)
+        self.use = use._replace(signature=self.signature.text)
+        self.operands = _operands(name, kernel.declared(), self.signature, use.launch)
+        if self.signature.unknown and use.shape_function is None:
             raise ValueError(
                 f"op {name}: no input has the length {self.signature.unknown[0]!r} of {self.signature.text}: pass "
                 "infer_shape="
@@ -82,11 +91,10 @@ class RawOp(KernelOp):
         self._output_sources = [self._output_source(number) for number in range(len(self.signature.outputs))]
 
     def _key(self) -> tuple[Any, ...]:
-        return (*super()._key(), self.signature.text, self.output_types, self.launch, self.shape_function)
+        return (*super()._key(), self.use)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self.kernel, self.name, self.gradient, self.perform_on_host, self.signature.text)
-        return RawOp, (*arguments, self.output_types, self.launch, self.shape_function)
+        return RawOp, (self.kernel, self.name, self.gradient, self.perform_on_host, self.use)
 
     @property
     def gufunc_signature(self) -> str:
@@ -110,18 +118,21 @@ class RawOp(KernelOp):
         Raises `TypeError` or `ValueError`: ``outputs`` does not say it, and the kernel does not either.
         """
         operand = self.operands[len(self.signature.inputs) + number]
-        if self.output_types is None:
+        types = self.use.output_types
+        if types is None:
             if not operand.dtypes:
                 raise TypeError(
-                    f"op {self.name}: what dtype is {operand.name}? pass outputs=['float32'] or another one"
+                    f"op {self.name}: what dtype is {operand.name}? Name the arguments of launch= as the parameters of "
+                    f"the kernel ({', '.join(p.name for p in self.kernel.declared()) or 'unknown'}), or pass "
+                    "outputs=['float32'] or another dtype"
                 )
             return operand.dtypes[0].name
-        if len(self.output_types) != len(self.signature.outputs):
+        if len(types) != len(self.signature.outputs):
             raise ValueError(
-                f"op {self.name}: outputs= has {len(self.output_types)} entries, the signature has "
+                f"op {self.name}: outputs= has {len(types)} entries, the signature has "
                 f"{len(self.signature.outputs)} outputs"
             )
-        chosen = self.output_types[number]
+        chosen = types[number]
         if chosen in self.names.inputs:
             return self.names.inputs.index(chosen)
         try:
@@ -153,6 +164,8 @@ class RawOp(KernelOp):
         types = []
         for source, dimensions in zip(self._output_sources, self.signature.outputs, strict=True):
             dtype = variables[source].type.dtype if isinstance(source, int) else source
+            if self.use.initial is not None:
+                convert_number(ElementParameter("initial", dtype), self.use.initial, dtype, self.name)  # it may not fit
             types.append(TensorType(dtype, tuple(n if isinstance(n, int) else lengths.get(n) for n in dimensions)))
         return Apply(self, variables, [kind() for kind in types])
 
@@ -190,22 +203,39 @@ class RawOp(KernelOp):
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the shapes of the outputs."""
-        if self.shape_function is not None:
-            return [tuple(shape) for shape in self.shape_function(node, shapes)]
+        if self.use.shape_function is not None:
+            return self._shapes_of_user(self.use.shape_function, node, shapes)
         lengths: dict[str | int, Any] = {}
         for dimensions, shape in zip(self.signature.inputs, shapes, strict=True):
             for name, length in zip(dimensions, shape, strict=True):
                 lengths.setdefault(name, length)
         return [tuple(n if isinstance(n, int) else lengths[n] for n in d) for d in self.signature.outputs]
 
+    def _shapes_of_user(
+        self, function: Callable[..., Any], node: Apply, shapes: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:
+        """Return the shapes that the user's function returns.
+
+        Raises `ValueError`: they are not those of the signature.
+        """
+        found, expected = function(node, shapes), self.signature.outputs
+        is_list = isinstance(found, list | tuple) and all(isinstance(shape, list | tuple) for shape in found)
+        if not is_list or [len(shape) for shape in found] != [len(dimensions) for dimensions in expected]:
+            wanted = ", ".join(f"({', '.join(map(str, dimensions))},)" for dimensions in expected)
+            raise ValueError(
+                f"op {self.name}: infer_shape= returned {found!r}; {self.signature.text} wants a list with a tuple of "
+                f"lengths for each output, [{wanted}]"
+            )
+        return [tuple(shape) for shape in found]
+
     def _concrete_shapes(self, node: Apply) -> Callable[[Sequence[tuple[int, ...]]], list[tuple[int, ...]]] | None:
         """Return the user's function of shapes, for numbers."""
-        if self.shape_function is None:
+        function = self.use.shape_function
+        if function is None:
             return None
-        function = self.shape_function
 
         def shapes(known: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-            found = function(node, list(known))
+            found = self._shapes_of_user(function, node, list(known))
             return [tuple(int(n.eval()) if isinstance(n, Variable) else int(n) for n in shape) for shape in found]
 
         return shapes
@@ -219,8 +249,8 @@ class RawOp(KernelOp):
         }
         dtypes = tuple(v.type.dtype for v in node.outputs)
         operation = RawOperation(self.name, self.kernel, self.signature, *self.names, dtypes)
-        launch, shapes = self.launch, self._concrete_shapes(node)
-        return RawLaunches(context, operation._replace(launch=launch, shapes=shapes, value_arguments=values))
+        operation = operation._replace(launch=self.use.launch, shapes=self._concrete_shapes(node))
+        return RawLaunches(context, operation._replace(value_arguments=values, initial=self.use.initial))
 
     def _own_launches(self, node: Apply, context: Context) -> RawLaunches:
         found = self._launches.get(node)
@@ -307,6 +337,7 @@ def raw_op(
     outputs: Any,
     launch: Callable[..., Any] | None,
     infer_shape: Callable[..., Any] | None,
+    initial: float | None,
 ) -> RawOp:
     """Return the Op of a raw kernel; the parameters are those of `as_op`."""
     if signature is None:
@@ -325,7 +356,9 @@ def raw_op(
     if isinstance(outputs, str) or (outputs is not None and not isinstance(outputs, Sequence)):
         raise TypeError(f"op {name}: outputs= is a list, with an input's name or a dtype for each output: ['x']")
     chosen = None if outputs is None else tuple(t if isinstance(t, str) else np.dtype(t).name for t in outputs)
-    op = RawOp(kernel, name, gradient, perform, signature, chosen, launch, infer_shape)
+    if initial is not None and not isinstance(initial, bool | int | float | np.number | np.bool_):
+        raise TypeError(f"op {name}: initial= is a number with which outputs are filled, not {initial!r}")
+    op = RawOp(kernel, name, gradient, perform, RawUse(signature, chosen, launch, infer_shape, initial))
     if gradient is not None:
         check_gradient(name, gradient, op.names, lambda other: isinstance(other, ElementwiseKernel))
     return op

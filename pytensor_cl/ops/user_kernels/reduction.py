@@ -38,6 +38,7 @@ class ReductionOp(KernelOp):
     """
 
     kernel: ReductionKernel
+    repeats_gradients = True
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class ReductionOp(KernelOp):
 
     def output_shapes(self, node: Apply, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shape of the output."""
-        full = np.broadcast_shapes(*(s for s, p in self.pairs(shapes) if not p.is_raw))
+        full = self.full_shape(node, shapes)
         axes = self._axes_of(len(full))
         return [tuple(n for d, n in enumerate(full) if d not in axes)]
 
@@ -241,7 +242,9 @@ class GpuUserReduction(GpuOp):
         host: Any = self.host
         by_value = [is_by_value(v) and self.placement_of(k) is ANY for k, v in enumerate(node.inputs)]
         ndims = [None if value else v.type.ndim for v, value in zip(node.inputs, by_value, strict=True)]
-        return UserReduction(context, host.functions_of(node.inputs), ndims, host.ndim_of(node.inputs), host.axes)
+        known = [v.type.broadcastable for v in node.inputs]
+        functions, ndim = host.functions_of(node.inputs), host.ndim_of(node.inputs)
+        return UserReduction(context, functions, ndims, ndim, host.axes, broadcast=known)
 
 
 @register_lift(ReductionOp, numba_safe=False, every_dtype=True)

@@ -26,6 +26,7 @@ from pytensor.tensor.linalg.solvers.lstsq import Lstsq, TensorSolve
 from pytensor.tensor.linalg.solvers.tridiagonal import LUFactorTridiagonal, SolveLUFactorTridiagonal
 from pytensor.tensor.rewriting.basic import topo_constant_folding
 
+from pytensor_cl.codegen.dtypes import is_complex, part
 from pytensor_cl.ops.linalg import PivotedLU, RepeatedSquares
 from pytensor_cl.rewriting.decompose.batch import Batch
 
@@ -78,7 +79,7 @@ def _lu(core: LU, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
         return [pt.cast(order, "int32"), lower, upper]
     if core.permute_l:
         return [pt.take_along_axis(lower, pt.broadcast_to(order[..., None], lower.shape), axis=-2), upper]
-    return [pt.cast(pt.eq(order[..., None], row[:, 0]), dtype), lower, upper]
+    return [pt.cast(pt.eq(order[..., None], row[:, 0]), part(dtype)), lower, upper]
 
 
 def _block_diagonal(core: BlockDiagonal, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
@@ -131,6 +132,8 @@ def _solve(core: Solve, inputs: Sequence[Variable], dtype: str) -> list[Variable
     if core.assume_a in ("gen", "pos"):
         return None
     if core.assume_a == "tridiagonal":
+        if is_complex(dtype):
+            return None
         diagonals = [pt.diagonal(a, offset=k, axis1=-2, axis2=-1) for k in (-1, 0, 1)]
         signature = LUFactorTridiagonal.gufunc_signature
         factors = Blockwise(LUFactorTridiagonal(), signature=signature).make_node(*diagonals).outputs
@@ -138,7 +141,11 @@ def _solve(core: Solve, inputs: Sequence[Variable], dtype: str) -> list[Variable
         return list(Blockwise(substitution).make_node(*factors, b).outputs)
     if core.assume_a in ("sym", "her"):
         row, column = _indices(a.shape[-1])
-        a = pt.switch(row >= column if core.lower else row <= column, a, a.mT)
+        other = a.mT
+        if core.assume_a == "her" and is_complex(a.type.dtype):
+            other = pt.conj(other)
+            a = pt.switch(pt.eq(row, column), pt.cast(pt.real(a), a.type.dtype), a)
+        a = pt.switch(row >= column if core.lower else row <= column, a, other)
     return _apply(Solve(assume_a="gen", b_ndim=core.b_ndim), a, b)
 
 
@@ -154,6 +161,10 @@ def _largest(values: Variable) -> Variable:
 
 def _eigen(core: Any, inputs: Sequence[Variable], dtype: str) -> list[Variable] | None:
     """Eigh(A, B) -> Eigh(inv(L) A inv(L).T) for ``B = L L.T``; Eigh(A) -> Eigh(A) with a check of the elements."""
+    if is_complex(inputs[0].type.dtype):
+        if len(inputs) > 1 or isinstance(core, Eigh):
+            return None
+        dtype = inputs[0].type.dtype
     inputs = [_finite(pt.cast(v, dtype)) for v in inputs]
     signature = "(m,m)->(m),(m,m)" if isinstance(core, Eigh) else "(m,m)->(m)"
     if len(inputs) == 1:
@@ -170,10 +181,12 @@ def _eigen(core: Any, inputs: Sequence[Variable], dtype: str) -> list[Variable] 
 
 
 def _pseudoinverse(core: MatrixPinv, inputs: Sequence[Variable], dtype: str) -> list[Variable]:
-    """MatrixPinv(A) -> V diag(1 / s) U.T from SVD(A); singular values below 1e-15 of the largest are dropped."""
+    """MatrixPinv(A) -> V diag(1 / s) U.T, or U.H, from SVD(A); values below 1e-15 of the largest are dropped."""
     u, values, vt = _svd(SVD(full_matrices=False), [pt.cast(inputs[0], dtype)], dtype)
-    is_kept = values > np.asarray(1e-15, dtype) * _largest(values)[..., None]
-    inverse = pt.switch(is_kept, 1 / values, np.asarray(0, dtype))
+    is_kept = values > np.asarray(1e-15, part(dtype)) * _largest(values)[..., None]
+    inverse = pt.switch(is_kept, 1 / values, np.asarray(0, part(dtype)))
+    if is_complex(dtype):
+        u, vt = pt.conj(u), pt.conj(vt)
     return [vt.mT @ (inverse[..., None] * u.mT)]
 
 
@@ -251,6 +264,9 @@ _FORMS: dict[type[Op], Form] = {
     TensorSolve: _tensor_solve,
 }
 
+_COMPLEX_FORMS = (Eigh, Eigvalsh, LU, MatrixPinv, SVD, Solve, TensorInv)
+"""Ops whose forms hold for complex matrices too."""
+
 
 def _is_known_rectangle(a: Variable) -> bool:
     rows, columns = a.type.shape[-2:]
@@ -263,8 +279,10 @@ def _lowered(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     core = node.op.core_op if is_batched else node.op
     form = _FORMS.get(type(core))
     dtypes = [v.type.dtype for v in (*node.inputs, *node.outputs)] if form is not None else []
-    is_real = all(np.dtype(kind).kind in "iufb" for kind in dtypes)
-    if form is None or not is_real or not any(v.type.dtype in ("float32", "float64") for v in node.outputs):
+    kinds = "iufbc" if type(core) in _COMPLEX_FORMS else "iufb"
+    if form is None or not all(np.dtype(kind).kind in kinds for kind in dtypes):
+        return None
+    if not any(part(v.type.dtype) in ("float32", "float64") for v in node.outputs):
         return None
     if isinstance(core, LU) and _is_known_rectangle(node.inputs[0]):
         return None  # the types of its outputs are wrong

@@ -9,15 +9,15 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 
 from pytensor_cl.ops.elemwise import unsupported_scalar
-from pytensor_cl.ops.user_kernels.elementwise import fusable
+from pytensor_cl.ops.user_kernels.elementwise import ElementwiseOp, spelled_out
 from pytensor_cl.ops.user_kernels.reduction import ReductionOp
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.device import DeviceInfo
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
 
-def _spelled_out(node: Apply, fgraph: FunctionGraph) -> Variable | None:
-    """Return what computes the same as a node with a kernel of the user's; None: it stays as it is."""
+def _spelled_out(node: Apply, fgraph: FunctionGraph) -> dict[int, Variable]:
+    """Return what computes the used outputs of a node with a kernel of the user's; nothing: it stays as it is."""
     feature = getattr(fgraph, "shape_feature", None)
 
     def shape_of(variable: Any, axis: int) -> Any:
@@ -25,9 +25,12 @@ def _spelled_out(node: Apply, fgraph: FunctionGraph) -> Variable | None:
         return variable.shape[axis] if feature is None else feature.get_shape(variable, axis)
 
     if isinstance(node.op, ReductionOp):
-        return node.op.spelled_out(node, shape_of)
-    elementwise = fusable(node)
-    return None if elementwise is None else elementwise.make_node(*node.inputs).outputs[0]
+        reduced = node.op.spelled_out(node, shape_of)
+        return {} if reduced is None else {0: reduced}
+    if not isinstance(node.op, ElementwiseOp):
+        return {}
+    used = [k for k, output in enumerate(node.outputs) if fgraph.clients[output]]
+    return spelled_out(node, used, shape_of)
 
 
 def _is_supported(variable: Variable, node: Apply, info: DeviceInfo) -> bool:
@@ -38,11 +41,13 @@ def _is_supported(variable: Variable, node: Apply, info: DeviceInfo) -> bool:
 
 def _replacements(fgraph: FunctionGraph) -> Iterator[tuple[Variable, Variable]]:
     order = fgraph.toposort()
-    found = [(node, new) for node in order if (new := _spelled_out(node, fgraph)) is not None]
+    found = [(node, new) for node in order if (new := _spelled_out(node, fgraph))]
     contexts = contexts_of_nodes(order, fgraph, default_context_name()) if found else {}
-    for node, new in found:
-        if _is_supported(new, node, get_context(contexts[node]).info):
-            yield node.outputs[0], node.outputs[0].type.filter_variable(new)
+    for node, new in reversed(found):  # the new nodes read results of nodes before them, which are replaced later
+        info = get_context(contexts[node]).info
+        if all(_is_supported(variable, node, info) for variable in new.values()):
+            for k, variable in new.items():
+                yield node.outputs[k], node.outputs[k].type.filter_variable(variable)
 
 
 def expand_user_kernels(fgraph: FunctionGraph) -> None:

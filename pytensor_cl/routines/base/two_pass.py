@@ -69,13 +69,18 @@ class TwoPass(NamedTuple):
     """The launches of a reduction for one set of layouts.
 
     `first`: the launches of the first pass, which write partial results; without `final` they write the results;
-    `final`: combines the partial results; None where one pass does all; `partial_bytes`: size of the buffer between the
-    passes.
+    `final`: combines the partial results; None where one pass does all, or one launch both passes; `partial_bytes`:
+    size of the buffer between the passes.
     """
 
     first: tuple[KernelLaunch, ...] = ()
     final: KernelLaunch | None = None
     partial_bytes: int = 0
+
+    @property
+    def joins(self) -> bool:
+        """Whether one launch does both passes."""
+        return self.final is None and self.partial_bytes > 0
 
     def allocate(self, context: Context) -> Any:
         """Return a buffer for the partial results; None if there are none.

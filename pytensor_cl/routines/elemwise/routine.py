@@ -230,6 +230,28 @@ def _has_many_calls(statements: str, preambles: Iterable[str]) -> bool:
     return len(calls) > MAX_CALLS or not own.isdisjoint(calls)
 
 
+def common_shape(shapes: Sequence[Shape], broadcast: Sequence[Sequence[bool]]) -> Shape:
+    """Return the shape to which inputs of a graph are broadcast.
+
+    `broadcast`: for each dimension of each input whether it may be repeated.
+
+    Raises `ValueError`: the shapes differ, or a dimension of length 1 would have to be repeated that may not be.
+    """
+    if len(set(shapes)) == 1:
+        return shapes[0]
+    result = tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*shapes, strict=True))
+    for shape, known in zip(shapes, broadcast, strict=True):
+        if any(n == 1 != m and not one for n, m, one in zip(shape, result, known, strict=True)):
+            raise ValueError(
+                "Runtime broadcasting not allowed. At least one input has a distinct dimension length of 1, but "
+                f"was not marked as broadcastable (input shapes: {', '.join(map(str, shapes))}).\n"
+                "If broadcasting was intended, use `specify_broadcastable` on the relevant input."
+            )
+    if any(n not in (1, m) for shape in shapes for n, m in zip(shape, result, strict=True)):
+        raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}")
+    return result
+
+
 class Elemwise(Routine):
     """Apply an element function.
 
@@ -372,19 +394,7 @@ class Elemwise(Routine):
     def _common_shape(self, shapes: list[Shape]) -> Shape:
         if not shapes:  # values only: each stands for an array of one element
             return (1,) * self.ndim
-        if len(set(shapes)) == 1:
-            return shapes[0]
-        result = tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*shapes, strict=True))
-        for shape, known in zip(shapes, self._broadcast, strict=True):
-            if any(n == 1 != m and not one for n, m, one in zip(shape, result, known, strict=True)):
-                raise ValueError(
-                    "Runtime broadcasting not allowed. At least one input has a distinct dimension length of 1, but "
-                    f"was not marked as broadcastable (input shapes: {', '.join(map(str, shapes))}).\n"
-                    "If broadcasting was intended, use `specify_broadcastable` on the relevant input."
-                )
-        if any(n not in (1, m) for shape in shapes for n, m in zip(shape, result, strict=True)):
-            raise ValueError(f"Input dimension mismatch: the input shapes are {', '.join(map(str, shapes))}")
-        return result
+        return common_shape(shapes, self._broadcast)
 
     # Launch
 

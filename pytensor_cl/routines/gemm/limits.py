@@ -58,6 +58,20 @@ SIMT_LARGE_TILES = {
     "matrix": ((128, 128, 8, 1, 0.9), (128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.2)),
 }
 SIMT_ITEM_BYTES = 256  # size of the sums of a work-item
+# Forms of the first tile of float32, by the number `gemm.form` of runtime/tuning.py: rows, columns, elements along k
+# between barriers, rows of a work-item's sums, fragments of A and B in registers, limit of registers on NVIDIA's
+# devices. `bash ci/gpu.sh variants` times them beside cuBLAS.
+SIMT_FORMS = (
+    (128, 128, 8, 8, 1, 128),
+    (128, 128, 8, 8, 1, 0),
+    (128, 128, 8, 8, 2, 128),
+    (128, 64, 8, 8, 2, 168),
+    (128, 128, 8, 16, 1, 0),
+    (128, 128, 8, 16, 2, 0),
+    (256, 128, 8, 16, 1, 0),
+    (256, 128, 8, 16, 2, 0),
+)  # elements, fragments, registers
+SIMT_REGISTERS = 128  # limit of a work-item's registers on NVIDIA's devices: two work-groups run on a multiprocessor
 SIMT_ALONE_COST = 1.5  # cost of the multiply-adds of a work-group that has a compute unit to itself
 # Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up
 # partial sums, of each part of it, and of a byte of partial sums.

@@ -135,7 +135,8 @@ class Gemm(BlasRoutine):
     def _work_group_tile(self, p: GemmProblem | None) -> WorkGroupTile:
         shape = None if p is None else GemmShape(p.m, p.n, p.k, p.batch)
         launches = 1 if self.epilogue is None else 2  # no epilogue is part of a split product
-        return select_tile(shape, self.limits.info, self.dtype, self.context.tuning["gemm.group"], launches)
+        tuning = self.context.tuning
+        return select_tile(shape, self.limits.info, self.dtype, tuning["gemm.group"], launches, tuning["gemm.form"])
 
     def _kernel(self, source: KernelSource, suffix: str = "", work_items: int = 1) -> Kernel:
         key = source, suffix

@@ -13,12 +13,14 @@ from pytensor_cl.routines.gemm.limits import (
     SIMT_BYTE_COST,
     SIMT_FEW_COLUMNS,
     SIMT_FEW_ROWS,
+    SIMT_FORMS,
     SIMT_GROUP_COST,
     SIMT_ITEM_BYTES,
     SIMT_LARGE_TILES,
     SIMT_LAUNCH_COST,
     SIMT_MOST_GROUPS,
     SIMT_PART_COST,
+    SIMT_REGISTERS,
     SIMT_SPLIT_K_DEPTH,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_TILES,
@@ -41,7 +43,8 @@ class WorkGroupTile(NamedTuple):
     `group`: work-items along both sides of a work-group; `step`: elements along k between barriers; `split_k`: parts of
     the sums; each has work-groups of its own; `padding`: elements after each row of a block in local memory
     (`_padding`); `slices`: parts of a work-group that share out each step along k; `matrix`: k of the instruction that
-    multiplies; 0: none.
+    multiplies; 0: none; `item_rows`: rows of sums of a work-item that has them in registers; `fragments`, `registers`:
+    see kernels/gemm/simt_double_buffered.mako.
     """
 
     template: str
@@ -53,6 +56,9 @@ class WorkGroupTile(NamedTuple):
     padding: int = 0
     slices: int = 1
     matrix: int = 0
+    item_rows: int = 8
+    fragments: int = 1
+    registers: int = SIMT_REGISTERS
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of a matrix."""
@@ -72,7 +78,7 @@ class WorkGroupTile(NamedTuple):
     def parameters(self) -> dict[str, int]:
         """Arguments of the template for the tile."""
         if self.is_large:
-            names = ("rows", "columns", "step", "slices", "matrix")
+            names = ("rows", "columns", "step", "slices", "matrix", "item_rows", "fragments", "registers")
             return {name: getattr(self, name) for name in names}
         return {"group": self.group[0], "step": self.step, "padding": self.padding}
 
@@ -92,17 +98,29 @@ def _most_parts(tile: WorkGroupTile, shape: GemmShape, units: int) -> int:
     return max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, shape.k // SIMT_SPLIT_K_DEPTH))
 
 
-def large_tiles(dtype: np.dtype, matrix: int) -> tuple[tuple[WorkGroupTile, float], ...]:
+def large_tiles(dtype: np.dtype, matrix: int, form: int = 0) -> tuple[tuple[WorkGroupTile, float], ...]:
     """Return the tiles with sums in registers, and their costs; none for an integer type.
 
-    `matrix`: k of the instruction for matrices of float64; 0: there is none.
+    `matrix`: k of the instruction for matrices of float64; 0: there is none; `form`: number of the largest tile of
+    float32 in `SIMT_FORMS`.
     """
     matrix = matrix if dtype == np.float64 else 0
     found = SIMT_LARGE_TILES.get("matrix" if matrix else dtype.name, ())
     items = [rows * columns * slices * dtype.itemsize // SIMT_ITEM_BYTES for rows, columns, _, slices, _ in found]
-    return tuple(
+    tiles = [
         (WorkGroupTile(_LARGE, (32, count // 32), step, rows, columns, slices=slices, matrix=matrix), cost)
         for count, (rows, columns, step, slices, cost) in zip(items, found, strict=True)
+    ]
+    if dtype == np.float32:
+        tiles[0] = _tile_of(SIMT_FORMS[form]), tiles[0][1]
+    return tuple(tiles)
+
+
+def _tile_of(form: tuple[int, ...]) -> WorkGroupTile:
+    rows, columns, step, item_rows, fragments, registers = form
+    items = rows * columns * 8 * np.dtype("float32").itemsize // (item_rows * SIMT_ITEM_BYTES)
+    return WorkGroupTile(
+        _LARGE, (32, items // 32), step, rows, columns, item_rows=item_rows, fragments=fragments, registers=registers
     )
 
 
@@ -157,7 +175,7 @@ def _cost(
     return cost + rate * (launches * SIMT_LAUNCH_COST + tile.split_k * SIMT_PART_COST + partial * SIMT_BYTE_COST)
 
 
-def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -> WorkGroupTile | None:
+def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int, form: int) -> WorkGroupTile | None:
     """Return the tile with sums in registers that costs least; None if the device has not the means for them."""
     if not runs_large(info, dtype):
         return None
@@ -165,7 +183,7 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -
     if on_cpu and (shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS):
         return None
     best: tuple[float, WorkGroupTile] | None = None
-    for tile, relative in large_tiles(dtype, info.features.matrix_f64):
+    for tile, relative in large_tiles(dtype, info.features.matrix_f64, form):
         groups = tile.tiles(shape.m, shape.n) * prod(shape.batch)
         most = _most_parts(tile, shape, info.compute_units)
         if (
@@ -183,14 +201,14 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int) -
 
 
 def select_tile(
-    shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int, launches: int = 1
+    shape: GemmShape | None, info: DeviceInfo, dtype: np.dtype, widest: int, launches: int = 1, form: int = 0
 ) -> WorkGroupTile:
     """Choose the kernel and the parts of k for a product.
 
     `shape`: sizes of the product; None chooses the kernel of most products; `widest`: work-items along a side of a
-    work-group, at most; `launches`: launches that follow if k is split.
+    work-group, at most; `launches`: launches that follow if k is split; `form`: see `large_tiles`.
     """
     general = _general(info, dtype, widest)
     if shape is None:
         return general
-    return _large(shape, info, dtype, launches) or general.with_split_k(shape, info.compute_units)
+    return _large(shape, info, dtype, launches, form) or general.with_split_k(shape, info.compute_units)

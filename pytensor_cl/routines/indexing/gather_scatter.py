@@ -683,12 +683,22 @@ class Scatter(Indexing):
         arguments |= {"ndim": max(1, self.kept_ndim), "index": index, "accumulates": self.accumulate}
         arguments["is_checked"] = self.is_checked
         arguments["plan"] = self._plan_struct(index, SORTED_MEMBERS)
-        source = sorted_source(self, self._bytes(1), preambles=half, **arguments)
-        sizes = span, count, elements
-        sort = plan_sorted(
-            self, source, _dtype_of(index), sizes, geometry, accumulates=self.accumulate, is_checked=self.is_checked
-        )
+        lanes = self._vector_lanes(shape, steps, (unit, *(step for _, step in runs)))
+        sources = [sorted_source(self, self._bytes(1), preambles=half, lanes=n, **arguments) for n in (lanes, 1)]
+        sizes, how = (span, count, elements), {"accumulates": self.accumulate, "is_checked": self.is_checked}
+        sort = plan_sorted(self, sources, lanes, _dtype_of(index), sizes, geometry, **how)
         return _Sorted(self.positions(selection, index), sort)
+
+    def _vector_lanes(self, shape: Shape, steps: Strides, distances: Sequence[int]) -> int:
+        """Return the elements of 16 bytes that are neighbours in the array and in the values; 1 if there are none.
+
+        `shape`, `steps`: the dimensions that are not indexed; `distances`: from one position, or value, to the next.
+        """
+        lanes = 16 // self._bytes(1)
+        rest = *steps[0][:-1], *steps[1][:-1], *distances
+        is_even = bool(shape) and shape[-1] % lanes == 0 and steps[0][-1] == steps[1][-1] == 1
+        is_wide = self.accumulate and np.dtype(self.output_dtypes[0]) in ("float32", "float64")
+        return lanes if is_wide and is_even and all(step % lanes == 0 for step in rest) else 1
 
     def _plan_struct(self, index: str, members: str) -> Struct:
         """Return the struct of a kernel: dimensions that are not indexed, then other members."""

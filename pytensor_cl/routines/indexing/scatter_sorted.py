@@ -26,7 +26,8 @@ class SortedPlan(NamedTuple):
 
     `order`: sorts the positions; `kernels`: the one that sets; or the one that adds, and the one that joins parts of
     sums; `group`: work-items of a work-group that joins; `length`, `elements`: positions, and elements of the array
-    that each means; `geometry`: the struct of the kernels.
+    that each means; `geometry`: the struct of the kernels; `lanes`: elements of an aligned vector that a work-item
+    adds; `single`: the kernel that adds one element, for arrays that are not aligned.
     """
 
     order: SortIndices
@@ -35,6 +36,8 @@ class SortedPlan(NamedTuple):
     length: int
     elements: int
     geometry: bytes
+    lanes: int
+    single: KernelSource
 
 
 def sorted_source(routine: Indexing, itemsize: int, **arguments: Any) -> KernelSource:
@@ -57,7 +60,8 @@ def _join_group(routine: Indexing, itemsize: int) -> int:
 
 def plan_sorted(
     routine: Indexing,
-    source: KernelSource,
+    sources: Sequence[KernelSource],
+    lanes: int,
     dtype: str,
     size: tuple[int, int, int],
     geometry: bytes,
@@ -67,11 +71,12 @@ def plan_sorted(
 ) -> SortedPlan:
     """Plan the launches.
 
-    `routine`: the scatter; `dtype`: of the positions; `size`: positions that there can be, that there are, and elements
+    `routine`: the scatter; `sources`: the kernels with vectors of `lanes` elements, and with one; `dtype`: of the
+    positions; `size`: positions that there can be, that there are, and elements
     that each means; `geometry`: the struct of the kernels; `accumulates`: whether values are added; `is_checked`:
     whether positions may be -1, which come last.
     """
-    span, length, elements = size
+    (span, length, elements), (source, single) = size, sources
     group = _join_group(routine, np.dtype(routine.output_dtypes[0]).itemsize)
     kernels: tuple[Kernel, ...]
     if accumulates:
@@ -80,7 +85,7 @@ def plan_sorted(
     else:
         kernels = (routine.context.kernel(source, f"{source.name}_last"),)
     order = SortIndices(routine.context, f"u{dtype}", span + is_checked)
-    return SortedPlan(order, kernels, group, length, elements, geometry)
+    return SortedPlan(order, kernels, group, length, elements, geometry, lanes, single)
 
 
 def launch_sorted(
@@ -100,10 +105,13 @@ def launch_sorted(
         buffers = keys.buffer, order.buffer, x[0], y[0]
         kernel.launch(context.queue, *sizes, *buffers, x[1], y[1], plan.geometry)
         return
+    lanes = plan.lanes
+    if x[1] % lanes or y[1] % lanes:
+        kernel, lanes = context.kernel(plan.single, f"{plan.single.name}_sum"), 1
     chunks = ceil_div(plan.length, SORTED_CHUNK_VALUES)
     found = context.empty((chunks,), keys.dtype)
     parts = context.empty((2 * chunks * plan.elements,), target.dtype)
-    sizes = ndrange(context, kernel, chunks * plan.elements, GROUP_ITEMS)
+    sizes = ndrange(context, kernel, chunks * plan.elements // lanes, GROUP_ITEMS)
     kernel.launch(context.queue, *sizes, keys.buffer, order.buffer, *y, *x, found.buffer, parts.buffer, plan.geometry)
     if chunks > 1:
         tiles = min(MAX_GROUPS, ceil_div(plan.elements, min(FINISHED_SUMS, plan.group)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pytensor_cl.codegen.dtypes import ctype
+from pytensor_cl.codegen.dtypes import ctype, is_complex, part
 from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div
@@ -15,8 +15,9 @@ from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
 from pytensor_cl.routines.base.routine import Routine
 from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.gemm.complex import parts
 from pytensor_cl.routines.gemm.routine import BatchedGemm
-from pytensor_cl.routines.linalg.limits import BLOCK_ROWS
+from pytensor_cl.routines.linalg.limits import BLOCK_ROWS, COMPLEX_BLOCK_ROWS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -62,21 +63,23 @@ def rows_of(array: GpuArray, begin: int, end: int, first: int = 0, last: int | N
 class BlockedRoutine(Routine):
     """A routine that divides matrices into blocks: small ones have a kernel, products of matrices join them.
 
-    `dtype`: dtype of the outputs: float32 or float64. Inputs of other dtypes are cast.
+    `dtype`: dtype of the outputs: float32, float64, complex64 or complex128. Inputs of other dtypes are cast.
     """
 
     template = ""
-    """Of the kernels of small matrices."""
+    """Of the kernels of small matrices; those of complex ones have ``complex_`` before the name."""
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
         super().__init__(context, schedule)
         self.dtype = np.dtype(dtype)
         self.output_dtypes = (self.dtype.name,)
-        self.block = BLOCK_ROWS[self.schedule]
-        self.lanes = lanes_of(context, self.dtype) if self.schedule == "cpu" else 1
+        self.is_complex = is_complex(self.dtype)
+        self.real = np.dtype(part(self.dtype))
+        self.block = (COMPLEX_BLOCK_ROWS if self.is_complex else BLOCK_ROWS)[self.schedule]
+        self.lanes = lanes_of(context, self.real) if self.schedule == "cpu" else 1
         self._kernels: dict[str, Kernel] = {}
         self._copies: dict[tuple[str, int], Copy] = {}
-        self._one = self.dtype.type(1)
+        self._one = self.real.type(1)
 
     def _parameters(self) -> dict[str, Any]:
         """Return the arguments of the template that only this routine has."""
@@ -87,13 +90,17 @@ class BlockedRoutine(Routine):
         return ()
 
     def _source(self) -> KernelSource:
-        types = {"ctype": ctype(self.dtype), "lanes": self.lanes}
+        types = {"ctype": ctype(self.real), "lanes": self.lanes}
         typedefs = tuple(s.c_typedef() for s in (SIZES, STRIDES, PIVOTS))
         common = render("linalg/common", typedefs=typedefs, schedule=self.schedule, **types)
         group = self.limits.size(SMALL_GROUP_ITEMS)
         blocks = {"block": self.block, "group": group, "schedule": self.schedule}
         preambles = (common, *self._preambles())
-        return kernel_source(self.template, preambles=preambles, **types, **blocks, **self._parameters())
+        template = self.template
+        if self.is_complex:
+            template = template.replace("/", "/complex_")
+            preambles = (*preambles, render("linalg/complex", schedule=self.schedule, **types))
+        return kernel_source(template, preambles=preambles, **types, **blocks, **self._parameters())
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels of small matrices."""
@@ -143,12 +150,46 @@ class BlockedRoutine(Routine):
 
     @cached_property
     def _gemm(self) -> BatchedGemm:
-        return BatchedGemm(self.context, self.dtype, has_c=True, schedule=self.schedule)
+        return BatchedGemm(self.context, self.real, has_c=True, schedule=self.schedule)
 
-    def _subtract_product(self, target: GpuArray, left: GpuArray, right: GpuArray) -> None:
-        """Enqueue ``target -= left @ right`` of arrays (count, rows, columns)."""
+    def _subtract_product(
+        self,
+        target: GpuArray,
+        left: GpuArray,
+        right: GpuArray,
+        conjugated: str = "",
+        gemm: BatchedGemm | None = None,
+    ) -> None:
+        """Enqueue ``target -= left @ right`` of arrays (count, rows, columns).
+
+        `conjugated`: which factors are conjugated if they are complex: ``"left"``, ``"right"`` or none.
+        """
         if target.size and left.shape[-1]:
-            self._gemm.launch((target,), (target, -self._one, left, right, self._one))
+            self._add_product(gemm or self._gemm, target, -self._one, left, right, self._one, conjugated)
+
+    def _add_product(
+        self,
+        gemm: BatchedGemm,
+        target: GpuArray,
+        alpha: np.generic,
+        left: GpuArray,
+        right: GpuArray,
+        beta: np.generic,
+        conjugated: str = "",
+    ) -> None:
+        """Enqueue ``target = alpha * left @ right + beta * target``; complex numbers take four real products."""
+        if not self.is_complex:
+            gemm.launch((target,), (target, alpha, left, right, beta))
+            return
+        (real, imag), (left_real, left_imag), (right_real, right_imag) = map(parts, (target, left, right))
+        of_left = -alpha if conjugated == "left" else alpha
+        of_right = -alpha if conjugated == "right" else alpha
+        of_both = of_left * of_right * -alpha  # alpha is one or minus one
+        one = self._one
+        gemm.launch((real,), (real, alpha, left_real, right_real, beta))
+        gemm.launch((real,), (real, of_both, left_imag, right_imag, one))
+        gemm.launch((imag,), (imag, of_right, left_real, right_imag, beta))
+        gemm.launch((imag,), (imag, of_left, left_imag, right_real, one))
 
     def _half(self, n: int) -> int:
         """Return where a matrix of `n` rows is divided: whole blocks in the first part."""

@@ -22,6 +22,8 @@ from pytensor_cl.runtime.layout import Layout
 class Cholesky(BlockedRoutine):
     """L of ``A = L @ L.T``, or U of ``A = U.T @ U``, for batches of symmetric positive definite matrices.
 
+    Of complex ones, which are Hermitian, the transposes are conjugated, and imaginary parts of the diagonal not read.
+
     The input is A (..., n, n), of which one triangle is read; the output has its shape. The other triangle of the
     output is zero. A factor is NaN where A is not positive definite.
 
@@ -39,11 +41,11 @@ class Cholesky(BlockedRoutine):
 
     @cached_property
     def _triangular(self) -> TriangularSolve:
-        return TriangularSolve(self.context, self.dtype.name, schedule=self.schedule)
+        return TriangularSolve(self.context, self.dtype.name, conjugated=True, schedule=self.schedule)
 
     @cached_property
     def _symmetric(self) -> BatchedGemm:
-        return BatchedGemm(self.context, self.dtype, has_c=True, is_lower=True, schedule=self.schedule)
+        return BatchedGemm(self.context, self.real, has_c=True, is_lower=True, schedule=self.schedule)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the factor.
@@ -69,13 +71,14 @@ class Cholesky(BlockedRoutine):
                 a, factor = transposed(a), transposed(factor)
             self.limits.with_fitting_groups(lambda: self._factor_block(a, factor, whole=True), self._kernels.clear)
             return
-        if self.schedule == "simt":
+        copies_all = self.schedule == "simt" or self.is_complex
+        if copies_all:
             self._copy(a, output)
         else:
             a = self._matrices(a, batch)
         if not self.lower:
             a, factor = transposed(a), transposed(factor)
-        if self.schedule == "cpu":
+        if not copies_all:
             self._copy_triangle(a, factor)
         self.limits.with_fitting_groups(lambda: self._factor(factor), self._kernels.clear)
         self._clear_upper(factor)
@@ -98,12 +101,12 @@ class Cholesky(BlockedRoutine):
         """Enqueue ``target -= panel @ panel.T`` for the lower triangle; elements above it become arbitrary."""
         n = target.shape[-1]
         if self.schedule == "cpu" or n <= UPDATE_BLOCKS * self.block:
-            self._symmetric.launch((target,), (target, -self._one, panel, transposed(panel), self._one))
+            self._subtract_product(target, panel, transposed(panel), "right", self._symmetric)
             return
         half = self._half(n)
         first, second = rows_of(panel, 0, half), rows_of(panel, half, n)
         self._update(rows_of(target, 0, half, 0, half), first)
-        self._subtract_product(rows_of(target, half, n, 0, half), second, transposed(first))
+        self._subtract_product(rows_of(target, half, n, 0, half), second, transposed(first), "right")
         self._update(rows_of(target, half, n, half, n), second)
 
     def _factor_block(self, a: GpuArray, factor: GpuArray, whole: bool) -> None:
@@ -112,9 +115,9 @@ class Cholesky(BlockedRoutine):
         places = strides_argument(a), strides_argument(factor)
         arguments: tuple[Any, ...] = (SIZES.pack_values(count, n, n, whole), *places, a.buffer, factor.buffer)
         if self.schedule == "simt":
-            kernel = self._kernel("group", self.limits.size(SMALL_GROUP_ITEMS))
+            kernel = self._kernel("block" if self.is_complex else "group", self.limits.size(SMALL_GROUP_ITEMS))
             size = self._group_grid(count)
-        elif count >= self.lanes:
+        elif count >= self.lanes and not self.is_complex:
             kernel = self._kernel("lanes")
             size = self._grid(kernel, ceil_div(count, self.lanes))
             vectors = size[0][0] * n * n
@@ -136,7 +139,7 @@ class Cholesky(BlockedRoutine):
         """Enqueue zeros above the diagonal, on schedule cpu where tiles of products lie across it; mark failures."""
         count, n, _ = factor.shape
         tile = self._symmetric.tile
-        width = n if self.schedule == "simt" else min(n, tile.nr + tile.mr)
+        width = n if self.schedule == "simt" or self.is_complex else min(n, tile.nr + tile.mr)
         kernel = self._kernel("finish")
         arguments = SIZES.pack_values(count, n, width, 1), strides_argument(factor), factor.buffer
         kernel.launch(self.context.queue, *self._grid(kernel, count * n * n), *arguments)

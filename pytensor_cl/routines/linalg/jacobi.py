@@ -1,4 +1,4 @@
-"""Singular values and the eigenvalues of symmetric matrices, by Jacobi rotations."""
+"""Singular values and the eigenvalues of symmetric or Hermitian matrices, by Jacobi rotations."""
 
 from collections.abc import Sequence
 from math import prod
@@ -14,7 +14,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-OF_W, OF_V, ASCENDING, SHIFTED = 1, 2, 4, 8
+OF_W, OF_V, ASCENDING, SHIFTED, CONJUGATED = 1, 2, 4, 8, 16
 """Flags of the kernel that sorts."""
 
 
@@ -26,12 +26,12 @@ class _Jacobi(BlockedRoutine):
     def _rotate(self, w: GpuArray, v: GpuArray, shape: tuple[int, int, int], has_v: bool) -> GpuArray:
         """Enqueue the rotations of `columns` vectors of `rows` elements; return their norms (count, columns)."""
         count, rows, columns = shape
-        norms = self.context.empty((count, columns), self.dtype)
+        norms = self.context.empty((count, columns), self.real)
         arguments: tuple[Any, ...] = (SIZES.pack_values(*shape, has_v), w.buffer, v.buffer, norms.buffer)
         if self.schedule == "simt":
             kernel = self._kernel("rotate", self.limits.size(SMALL_GROUP_ITEMS))
             size = self._group_grid(count)
-        elif count >= self.lanes and rows <= self.block:
+        elif count >= self.lanes and rows <= self.block and not self.is_complex:
             kernel = self._kernel("lanes")
             size = self._grid(kernel, ceil_div(count, self.lanes))
             vectors = size[0][0] * columns * (rows + columns)
@@ -62,10 +62,11 @@ class _Jacobi(BlockedRoutine):
 
 
 class SymmetricEigen(_Jacobi):
-    """Eigenvalues, in ascending order, and eigenvectors of batches of symmetric matrices.
+    """Eigenvalues, in ascending order, and eigenvectors of batches of symmetric or Hermitian matrices.
 
     The input is A (..., n, n), of which one triangle is read. Outputs are the eigenvalues (..., n) and the
-    eigenvectors (..., n, n), which are the columns. The signs of the vectors may differ from LAPACK's.
+    eigenvectors (..., n, n), which are the columns. The signs of the vectors may differ from LAPACK's, and complex ones
+    by factors of length one.
 
     A multiple of the identity makes the matrix positive semidefinite; its singular values are found by rotations.
 
@@ -84,7 +85,7 @@ class SymmetricEigen(_Jacobi):
         super().__init__(context, dtype, schedule)
         self.lower = lower
         self.has_vectors = has_vectors
-        self.output_dtypes = (self.dtype.name,) * (1 + has_vectors)
+        self.output_dtypes = (self.real.name, self.dtype.name)[: 1 + has_vectors]
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the values and of the vectors.
@@ -109,7 +110,7 @@ class SymmetricEigen(_Jacobi):
         count, n, _ = shape = a.shape
         w = self.context.empty(shape, self.dtype)
         v = self.context.empty(shape, self.dtype) if self.has_vectors else w
-        shifts = self.context.empty((count, 2), self.dtype)
+        shifts = self.context.empty((count, 2), self.real)
         kernel = self._kernel("shift")
         sizes = SIZES.pack_values(count, n, n, not self.lower)
         buffers = a.buffer, w.buffer, shifts.buffer
@@ -125,7 +126,7 @@ class SVD(_Jacobi):
 
     The input is A (..., m, n). Outputs are U (..., m, m), s (..., k) in descending order, and Vt (..., n, n), where
     k = min(m, n); U (..., m, k) and Vt (..., k, n) if the matrices are not full; or s alone. The signs of the vectors
-    may differ from LAPACK's.
+    may differ from LAPACK's, and complex ones by factors of length one.
 
     Rotations find ``U @ diag(s)`` and V of the matrix or of its transpose, whichever has no more columns than rows. The
     QR factors of the former give U, orthogonal also where singular values are zero.
@@ -145,7 +146,8 @@ class SVD(_Jacobi):
         super().__init__(context, dtype, schedule)
         self.full_matrices = full_matrices
         self.compute_uv = compute_uv
-        self.output_dtypes = (self.dtype.name,) * (3 if compute_uv else 1)
+        name = self.dtype.name
+        self.output_dtypes = (name, self.real.name, name) if compute_uv else (self.real.name,)
         self._householder = Householder(context, dtype, schedule)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
@@ -187,5 +189,5 @@ class SVD(_Jacobi):
         if is_wide:
             left, right = right, left
         scaled = self.context.empty(shape, self.dtype)
-        self._sort((count, rows, columns), OF_W + OF_V, (w, v, norms, None), s, (scaled, right))
+        self._sort((count, rows, columns), OF_W + OF_V + CONJUGATED, (w, v, norms, None), s, (scaled, right))
         self._householder.orthonormal(scaled, left)

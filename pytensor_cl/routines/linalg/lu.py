@@ -13,7 +13,7 @@ from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.elemwise.routine import contiguous
 from pytensor_cl.routines.linalg.base import PIVOTS, SIZES, BlockedRoutine, rows_of, stacked, strides_argument
-from pytensor_cl.routines.linalg.limits import MAX_LANE_ROWS, PANEL_COLUMNS
+from pytensor_cl.routines.linalg.limits import COMPLEX_PANEL_COLUMNS, MAX_LANE_ROWS, PANEL_COLUMNS
 from pytensor_cl.routines.linalg.triangular import TriangularSolve
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -33,6 +33,10 @@ class _LURoutine(BlockedRoutine):
     @cached_property
     def _upper(self) -> TriangularSolve:
         return TriangularSolve(self.context, self.dtype.name, lower=False, schedule=self.schedule)
+
+    @property
+    def _panel_columns(self) -> int:
+        return (COMPLEX_PANEL_COLUMNS if self.is_complex else PANEL_COLUMNS)[self.schedule]
 
     def _preambles(self) -> tuple[str, ...]:
         return (render("runtime/error_flag"),)
@@ -56,7 +60,8 @@ class _LURoutine(BlockedRoutine):
         Of the pivots (count, m or min(m, n)) the first min(m, n) are written.
         """
         count, m, n = lu.shape
-        if self.schedule == "simt" or count < self.lanes or n > MAX_LANE_ROWS or m != n:
+        in_lanes = self.schedule == "cpu" and not self.is_complex and count >= self.lanes
+        if not in_lanes or n > MAX_LANE_ROWS or m != n:
             self._copy(a, lu.with_layout(Layout.contiguous((*batch, m, n))._replace(offset=lu.layout.offset)))
             self._factor_rectangle(lu, pivots)
             return
@@ -88,7 +93,7 @@ class _LURoutine(BlockedRoutine):
         There are no more columns than rows.
         """
         m, n = lu.shape[1:]
-        width = self.block if m <= self.block else PANEL_COLUMNS[self.schedule]
+        width = self.block if m <= self.block else self._panel_columns
         if n <= width:
             self._factor_panel(lu, pivots, first)
             return
@@ -111,6 +116,7 @@ class _LURoutine(BlockedRoutine):
         else:
             kernel = self._kernel("panel")
             size = self._grid(kernel, count)
+        if self.schedule == "cpu" and not self.is_complex:
             vectors = size[0][0] * n * (ceil_div(m, self.lanes) | 1)
             workspace = (self.context.empty((vectors * self.lanes,), self.dtype).buffer,)
         kernel.launch(self.context.queue, *size, *arguments, lu.buffer, pivots.buffer, *workspace)
@@ -262,7 +268,7 @@ class Determinant(_LURoutine):
     def __init__(self, context: Context, dtype: str, *, in_parts: bool = False, schedule: str | None = None) -> None:
         super().__init__(context, dtype, schedule)
         self.in_parts = in_parts
-        self.output_dtypes = (self.dtype.name,) * (2 if in_parts else 1)
+        self.output_dtypes = (self.dtype.name, self.real.name)[: 2 if in_parts else 1]
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the outputs.

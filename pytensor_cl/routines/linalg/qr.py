@@ -17,7 +17,7 @@ from pytensor_cl.runtime.layout import Layout
 
 
 class BlockReflection(NamedTuple):
-    """The product ``I - V @ T @ V.T`` of the reflections of a panel.
+    """The product ``I - V @ T @ V.T``, with the conjugate transpose of complex V, of the reflections of a panel.
 
     `first`: row and column of the whole matrix where the panel begins; `vectors`: v (count, rows, columns); `factor`: t
     (count, columns, columns), upper triangular.
@@ -40,11 +40,23 @@ class Householder(BlockedRoutine):
 
     @cached_property
     def _product(self) -> BatchedGemm:
-        return BatchedGemm(self.context, self.dtype, schedule=self.schedule)
+        return BatchedGemm(self.context, self.real, schedule=self.schedule)
+
+    def _transposed_product(self, left: GpuArray, right: GpuArray, is_transposed: bool = True) -> GpuArray:
+        """Enqueue the product of the (conjugate) transpose of `left`, or of itself, with `right`, and return it."""
+        if is_transposed:
+            left = transposed(left)
+        if not self.is_complex:
+            return self._product(left, right)[0]
+        target = self.context.empty((left.shape[0], left.shape[1], right.shape[2]), self.dtype)
+        if target.size:
+            zero, conjugated = self.real.type(0), "left" if is_transposed else ""
+            self._add_product(self._gemm, target, self._one, left, right, zero, conjugated)
+        return target
 
     @property
     def _width(self) -> int:
-        return min(32, self.block)
+        return min(16 if self.is_complex else 32, self.block)
 
     def _each(self, function: str, units: int, sizes: bytes, arrays: Sequence[GpuArray]) -> None:
         """Enqueue a kernel whose work-items share `units`, and which takes sizes, strides and buffers."""
@@ -64,7 +76,7 @@ class Householder(BlockedRoutine):
             vectors = self.context.empty((count, m - first, width), self.dtype)
             sizes = SIZES.pack_values(*vectors.shape, 0)
             self._each("vectors", vectors.size, sizes, (rows_of(panel, 0, m - first, 0, width), vectors))
-            (factor,) = self._product(transposed(vectors), vectors)
+            factor = self._transposed_product(vectors, vectors)
             kernel = self._kernel("factor")
             arguments = SIZES.pack_values(count, width, width, 0), strides_argument(factor), taus.buffer, factor.buffer
             kernel.launch(self.context.queue, *self._grid(kernel, count), *arguments)
@@ -89,13 +101,14 @@ class Householder(BlockedRoutine):
     def _reflect(self, reflection: BlockReflection, target: GpuArray, is_transposed: bool) -> None:
         """Enqueue the product of the reflections of a panel, or its transpose, with rows of a matrix, in place."""
         _, vectors, factor = reflection
-        (inner,) = self._product(transposed(vectors), target)
-        (inner,) = self._product(transposed(factor) if is_transposed else factor, inner)
+        inner = self._transposed_product(vectors, target)
+        inner = self._transposed_product(factor, inner, is_transposed)
         self._subtract_product(target, vectors, inner)
 
     def _fits_lanes(self, shape: tuple[int, ...], columns: int) -> bool:
         """Return whether matrices (count, m, n) with `columns` columns of Q are factored in the lanes of vectors."""
-        return self.schedule == "cpu" and shape[0] >= self.lanes and max(*shape[1:], columns) <= self.block
+        has_lanes = self.schedule == "cpu" and not self.is_complex
+        return has_lanes and shape[0] >= self.lanes and max(*shape[1:], columns) <= self.block
 
     def _factor_in_lanes(self, a: GpuArray, q: GpuArray | None, r: GpuArray | None, has_signs: bool = False) -> None:
         """Enqueue the first columns of Q and the first rows of R of A (count, m, n).
@@ -139,7 +152,7 @@ class Householder(BlockedRoutine):
 
 
 class QR(Householder):
-    """Q and R of ``A = Q @ R`` for batches of matrices, as of LAPACK's geqrf and orgqr.
+    """Q and R of ``A = Q @ R`` for batches of matrices, as of LAPACK's geqrf and orgqr: the diagonal of R is real.
 
     The input is A (..., m, n). Outputs are Q (..., m, m) and R (..., m, n) with mode ``"full"``, Q (..., m, k) and R
     (..., k, n) with ``"economic"``, where k = min(m, n), or R (..., m, n) alone with ``"r"``.

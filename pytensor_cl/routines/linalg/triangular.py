@@ -8,7 +8,7 @@ import numpy as np
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
-from pytensor_cl.routines.linalg.limits import FEW_COLUMNS
+from pytensor_cl.routines.linalg.limits import COMPLEX_TILE_COLUMNS, FEW_COLUMNS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -24,7 +24,8 @@ class TriangularSolve(BlockedRoutine):
     is left of B (Golub and Van Loan, Matrix Computations, 3.1).
 
     `lower`: whether A is lower triangular; the other triangle is not read; `unit_diagonal`: whether the diagonal is
-    taken for one, and not read; `is_vector`: whether B is a vector, or a batch of vectors.
+    taken for one, and not read; `conjugated`: whether the conjugate of A, if it is complex, takes its place;
+    `is_vector`: whether B is a vector, or a batch of vectors.
     """
 
     template = "linalg/triangular"
@@ -36,16 +37,18 @@ class TriangularSolve(BlockedRoutine):
         *,
         lower: bool = True,
         unit_diagonal: bool = False,
+        conjugated: bool = False,
         is_vector: bool = False,
         schedule: str | None = None,
     ) -> None:
         super().__init__(context, dtype, schedule)
         self.lower = lower
         self.unit_diagonal = unit_diagonal
+        self.conjugated = conjugated and self.is_complex
         self.is_vector = is_vector
 
     def _parameters(self) -> dict[str, Any]:
-        return {"unit": self.unit_diagonal}
+        return {"unit": self.unit_diagonal, **({"width": COMPLEX_TILE_COLUMNS} if self.is_complex else {})}
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of X.
@@ -98,8 +101,9 @@ class TriangularSolve(BlockedRoutine):
         first, second = (0, half), (half, n)
         if not self.lower:
             first, second = second, first
+        conjugated = "left" if self.conjugated else ""
         self.solve(rows_of(a, *first, *first), rows_of(x, *first))
-        self._subtract_product(rows_of(x, *second), rows_of(a, *second, *first), rows_of(x, *first))
+        self._subtract_product(rows_of(x, *second), rows_of(a, *second, *first), rows_of(x, *first), conjugated)
         self.solve(rows_of(a, *second, *second), rows_of(x, *second))
 
     @staticmethod
@@ -118,10 +122,15 @@ class TriangularSolve(BlockedRoutine):
     def _solve_block(self, a: GpuArray, b: GpuArray, x: GpuArray, whole: bool) -> None:
         """Enqueue the kernel of matrices of at most `block` rows."""
         count, n, m = x.shape
-        sizes = SIZES.pack_values(count, n, m, whole)
+        sizes = SIZES.pack_values(count, n, m, whole + 2 * self.conjugated)
         places = (strides_argument(a, not self.lower), *(self._rows_argument(v) for v in (b, x)))
         arguments = (sizes, *places, a.buffer, b.buffer, x.buffer)
-        if self.schedule == "simt":
+        if self.is_complex:
+            units = count * ceil_div(m, COMPLEX_TILE_COLUMNS)
+            is_simt = self.schedule == "simt"
+            kernel = self._kernel("columns", self.limits.size(SMALL_GROUP_ITEMS) if is_simt else 1)
+            size = self._group_grid(units) if is_simt else self._grid(kernel, units)
+        elif self.schedule == "simt":
             group, is_narrow = self.limits.size(SMALL_GROUP_ITEMS), count > 1 and m < FEW_COLUMNS
             kernel = self._kernel("rows" if is_narrow else "group", group)
             size = self._group_grid(count if is_narrow else count * ceil_div(m, group))
@@ -154,7 +163,7 @@ class TriangularSolve(BlockedRoutine):
 class CholeskySolve(TriangularSolve):
     """X of ``A @ X = B``, where the first input is the Cholesky factor of A; see `TriangularSolve` for the rest.
 
-    `lower`: whether ``A = C @ C.T``; else ``A = C.T @ C``.
+    `lower`: whether ``A = C @ C.T``; else ``A = C.T @ C``. Complex factors are conjugated where they are transposed.
     """
 
     def __init__(
@@ -162,7 +171,14 @@ class CholeskySolve(TriangularSolve):
     ) -> None:
         super().__init__(context, dtype, lower=lower, is_vector=is_vector, schedule=schedule)
         self._forward, self._backward = (
-            TriangularSolve(context, dtype, lower=is_lower, is_vector=is_vector, schedule=schedule)
+            TriangularSolve(
+                context,
+                dtype,
+                lower=is_lower,
+                conjugated=is_lower != lower,
+                is_vector=is_vector,
+                schedule=schedule,
+            )
             for is_lower in (True, False)
         )
 

@@ -20,3 +20,4 @@ MAX_ITEM_VECTORS = 8  # loads of vectors of a work-item along a row, if there ar
 MAX_ITEM_ELEMENTS = 16  # loads of single elements, likewise
 MIN_THREADS_ALONG = 8  # neighbours that read 128 bytes of a row at once
 RESIDENT_ITEMS = 2048  # work-items that a unit of a GPU holds
+MAX_JOINED_PARTS = 8  # partial results that a work-item of the last work-group adds up; of more, a second launch does

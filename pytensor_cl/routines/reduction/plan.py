@@ -21,6 +21,7 @@ from pytensor_cl.routines.reduction.limits import (
     LONG_RUN_ELEMENTS,
     MAX_ITEM_ELEMENTS,
     MAX_ITEM_VECTORS,
+    MAX_JOINED_PARTS,
     MAX_SEQUENTIAL_TERMS,
     MAX_SIMT_LANES,
     MIN_PACKED_ARRAY_ELEMENTS,
@@ -318,6 +319,12 @@ def split_simt(
         chunks = min(wanted // groups, problem.total // (tuning["reduction.min_thread"] * threads_per_output))
     chunk, chunks = chunks_of(problem.total, chunks)
     return Split(chunk, chunks, (groups * group, chunks), (group, 1), 0, 1, threads_per_output)
+
+
+def joins_quickly(split: Split, counters: int) -> bool:
+    """Return whether the work-group that comes last adds up the partial results of its outputs in a few steps."""
+    groups = split.global_size[0] // split.local_size[0]
+    return groups <= counters and split.chunks <= MAX_JOINED_PARTS * split.threads_per_output
 
 
 def _threads_along(outputs: int, loads: int, units: int, group: int, lanes: int) -> int:

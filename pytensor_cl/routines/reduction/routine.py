@@ -163,6 +163,11 @@ class Reduction(Routine):
         self._single_pass = _Pass(in_dtype, out_dtype)
         self._partial_pass = _Pass(in_dtype, self.acc_dtype, pair_out=pairs)
         self._final_pass = _Pass(self.acc_dtype, out_dtype, pair_in=pairs)
+        self._joined_passes = _Pass(in_dtype, out_dtype)
+        is_plain = np.dtype(self.acc_dtype).kind in "fiuc" and not pairs
+        has_counters = self.schedule == "simt" and context.info.features.last_group and is_plain
+        # Made here: kernels that are repeated later find them zero.
+        self._counters = context.counters if has_counters and context.tuning["reduction.one_launch"] else None
         self._plans: Plans[TwoPass] = Plans()
 
     def _check_storage(self, *stored: str) -> None:
@@ -196,7 +201,7 @@ class Reduction(Routine):
         return self.limits.size(self._most_items, nbytes + nbytes // 2 + 1)
 
     def _forget_kernels(self) -> None:
-        for each in (self._single_pass, self._partial_pass, self._final_pass):
+        for each in (self._single_pass, self._partial_pass, self._final_pass, self._joined_passes):
             each.kernels.clear()
 
     @property
@@ -222,14 +227,16 @@ class Reduction(Routine):
         is_half = "float16" in (reduction_pass.in_dtype, reduction_pass.out_dtype)
         arguments["preambles"] = (render("common/half"),) if is_half else ()
         if isinstance(variant, SimtVariant):
+            joins = reduction_pass is self._joined_passes
             arguments["preambles"] += (render("common/warp_shuffle", dtype=self.acc_dtype),)
-            arguments |= {"unit": True, "group": self._group, "load_alignment": SIMT_LOAD_BYTES}
+            arguments["preambles"] += (render("common/device_fence"),) if joins else ()
+            arguments |= {"unit": True, "group": self._group, "load_alignment": SIMT_LOAD_BYTES, "joins": joins}
             return kernel_source("reduction/simt", **variant._asdict(), **arguments)
         vectors: dict[str, Any] = {"lanes": self._lanes, "tile_vectors": self.context.tuning["reduction.column_tile"]}
         return kernel_source("reduction/cpu", **variant._asdict(), **vectors, **arguments)
 
     def sources(self) -> tuple[KernelSource, ...]:
-        """Return the kernels for contiguous inputs: in one pass, and in two."""
+        """Return the kernels for contiguous inputs: in one pass, and in two, which may be one launch."""
         index = "int" if self.schedule == "simt" else "long"
         is_inner_reduced = self.ndim == 0 or self.ndim - 1 in self.axes
         main = self._usual_variant(is_inner_reduced, self._load_lanes)
@@ -237,6 +244,8 @@ class Reduction(Routine):
         whole = self._source(self._single_pass, main, index)
         if not self.axes:
             return (whole,)
+        if self._counters is not None:
+            return whole, self._source(self._joined_passes, main, index)
         return whole, self._source(self._partial_pass, main, index), self._source(self._final_pass, last, index)
 
     def _usual_variant(self, is_along: bool, lanes: int) -> Variant | SimtVariant:
@@ -259,7 +268,7 @@ class Reduction(Routine):
         return (Layout.contiguous([n for axis, n in enumerate(source.shape) if axis not in self.axes]),)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue one pass or two; the output may have any strides."""
+        """Enqueue one pass or two, or both in one launch; the output may have any strides."""
         (output,), (source,) = outputs, inputs
         if not isinstance(source, GpuArray):
             source = self.context.from_host(source)
@@ -274,6 +283,12 @@ class Reduction(Routine):
             )
 
         queue, partials = self.context.queue, plan.allocate(self.context)
+        if plan.joins:
+            (launch,) = plan.first
+            starts = np.int64(offset + launch.in_shift), np.int64(out_offset + launch.out_shift)
+            results = output.buffer, starts[1], partials, self.context.counters.buffer
+            launch.enqueue(queue, source.buffer, starts[0], *results, launch.geometry)
+            return
         target, target_at = (output.buffer, out_offset) if plan.final is None else (partials, 0)
         for launch in plan.first:
             starts = np.int64(offset + launch.in_shift), np.int64(target_at + launch.out_shift)
@@ -301,6 +316,10 @@ class Reduction(Routine):
         split = self._split(problem, may_split=True, lanes=lanes)
         if split.chunks == 1:
             return TwoPass((self._kernel_launch(self._single_pass, problem, split, 0, lanes),))
+        if self._counters is not None and planning.joins_quickly(split, self._counters.size):
+            joined = self._kernel_launch(self._joined_passes, problem, split, 0, lanes)
+            partials = PartialResults.of(problem.outputs * split.chunks, [(self.acc_dtype, False)])
+            return TwoPass((joined,), None, partials.nbytes)
         first, second = planning.in_two_passes(problem, split.chunks)
         error_stride = problem.outputs * split.chunks  # the rounding errors, if there are any, follow the values
         return self._plan_passes([(first, split)], second, error_stride, lanes)

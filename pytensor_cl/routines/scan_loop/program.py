@@ -78,6 +78,50 @@ class LoopArray(NamedTuple):
         return self.role not in (SEQUENCE, CONSTANT)
 
 
+class Carried(NamedTuple):
+    """A number that is kept from step to step: ``h<array>_<row>_<element>`` in the kernel."""
+
+    array: int
+    row: int
+    element: int
+
+
+class LinearStep(NamedTuple):
+    """One step as an affine map of the numbers that it carries: ``new = coefficients * old + base``.
+
+    The states are `carried`, by number. Some states are only added up: no other state depends on them.
+    """
+
+    dtype: str  # dtype of all states
+    carried: tuple[Carried, ...]
+    columns: tuple[int, ...]  # states that are not only added up
+    bases: tuple[str, ...]  # C expression for each state; empty for zero
+    # For each state, pairs of a state that it depends on and the C expression of the coefficient; empty for one.
+    terms: tuple[tuple[tuple[int, str], ...], ...]
+    roots: tuple[int, ...]  # states of which the square is mapped; the new state is the square root of the new square
+    # C statements for the expressions, from ``x<k>_<e>`` and the new rows ``l<array>_<e>`` of SUM arrays.
+    statements: str
+    preambles: tuple[str, ...]  # helper functions that the statements call
+
+    @property
+    def negligible(self) -> float:
+        """Elements of maps below this are set to zero; no state is larger than `most`."""
+        return 2.0 ** {"float32": -120, "float64": -1000}[self.dtype]
+
+    @property
+    def most(self) -> float:
+        """The largest state, in absolute value, to which maps are applied."""
+        return 2.0 ** {"float32": 90, "float64": 900}[self.dtype]
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """Places (state, column) that are not zero in the product of many steps, without those that are always one."""
+        reach = [{k for k, _ in terms} | {i} for i, terms in enumerate(self.terms)]
+        for _ in reach:
+            reach = [set().union(*(reach[k] for k in known)) for known in reach]
+        return tuple((i, j) for i, known in enumerate(reach) for j in self.columns if j in known)
+
+
 class StepFunction(Protocol):
     """C code of one step.
 
@@ -92,6 +136,9 @@ class StepFunction(Protocol):
 
     def statements(self, lanes: int) -> str:
         """Return statements that assign ``y<k>_<e>`` (declared by the kernel) from ``x<k>_<e>``."""
+
+    def linear(self, arrays: Sequence[LoopArray], lanes: int) -> LinearStep | str:
+        """Return the step as an affine map of the states of these arrays, or the reason why it is none."""
 
 
 class LoopProgram:

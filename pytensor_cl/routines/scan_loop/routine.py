@@ -1,45 +1,27 @@
 """A loop over time in one kernel: each work-item, or each lane of a vector, has an element of a batch."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.errors import NegativeStepsError
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import ndrange
-from pytensor_cl.routines.base.routine import KernelVariants, Routine, struct_argument
+from pytensor_cl.routines.base.routine import KernelVariants, Routine
 from pytensor_cl.routines.elemwise.routine import Copy
+from pytensor_cl.routines.scan_loop.chunks import ChunkedLoop, LoopArguments, chunk_lanes, wanted_chunks
 from pytensor_cl.routines.scan_loop.limits import HELD_BYTES, MAX_VECTORS
-from pytensor_cl.routines.scan_loop.program import (
-    OUTPUT,
-    SEQUENCE,
-    STATE,
-    SUM,
-    TIME,
-    Dim,
-    LoopArray,
-    LoopProgram,
-)
+from pytensor_cl.routines.scan_loop.places import Places, inputs_of, outputs_of
+from pytensor_cl.routines.scan_loop.program import OUTPUT, SEQUENCE, STATE, SUM, TIME, LoopArray, LoopProgram
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
-
-
-class _Operand(NamedTuple):
-    """An array that a kernel reads or writes.
-
-    `is_output`: whether it is written.
-    """
-
-    number: int
-    dims: tuple[Dim, ...]
-    is_output: bool
 
 
 class ScanLoop(Routine):
@@ -58,20 +40,9 @@ class ScanLoop(Routine):
         super().__init__(context, schedule)
         self.program = program
         self.output_dtypes = tuple(program.arrays[k].dtype for k in program.outputs)
-        self._operands = [
-            *(_Operand(k, a.dims, False) for k, a in enumerate(program.arrays) if a.is_read),
-            *(_Operand(k, program.arrays[k].out_dims, True) for k in program.outputs),
-        ]
-        axes = max(1, program.axes)
-        cores = max(1, *(len(a.core) for a in program.arrays))
-        self._place = Struct(
-            ("long", f"offset time rows lost axis[{axes}] spread[{axes}] core[{cores}]"),
-            name=f"loop_place_{axes}_{cores}",
-        )
-        self._geometry = Struct(
-            ("long", f"steps vectors shape[{axes}]"), (self._place, f"at[{len(self._operands)}]"), name="geometry"
-        )
-        self._lanes = 1 if self.schedule == "simt" or not program.axes else (8 if program.step.itemsize > 4 else 16)
+        operands = (*inputs_of(program), *outputs_of(program))
+        self._places = Places(context, program, operands, max(1, program.axes), "steps vectors")
+        self._lanes = chunk_lanes(program, self.schedule) if program.axes else 1
         self._is_while = program.condition is not None
         self._rolled = {
             (program.arrays[k].dtype, len(program.arrays[k].out_dims)): Copy(
@@ -82,6 +53,11 @@ class ScanLoop(Routine):
         }
         self._kernels = KernelVariants(self._build)
         self._sources: dict[int, KernelSource] = {}
+        self.methods: set[str] = set()  # how calls have run loops of so many steps that chunks of time may pay
+
+    @cached_property
+    def _chunked(self) -> ChunkedLoop:
+        return ChunkedLoop(self.context, self.program, self.schedule)
 
     # Kernels
 
@@ -97,10 +73,6 @@ class ScanLoop(Routine):
         held = max(1, self.program.held) * lanes * self.program.step.itemsize
         return max(1, min(MAX_VECTORS, HELD_BYTES // held))
 
-    @property
-    def _in_buffer(self) -> bool:
-        return self._geometry.size + 8 * (1 + len(self._operands)) > self.context.info.max_parameter_size
-
     def _source(self, lanes: int) -> KernelSource:
         if lanes not in self._sources:
             program = self.program
@@ -110,17 +82,22 @@ class ScanLoop(Routine):
                 access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
             self._sources[lanes] = kernel_source(
                 "scan_loop/loop",
-                preambles=(render("common/partition"), self._place.c_typedef(), *access, *program.step.preambles),
+                preambles=(
+                    render("common/partition"),
+                    self._places.place.c_typedef(),
+                    *access,
+                    *program.step.preambles,
+                ),
                 arrays=program.arrays,
-                operands=tuple(self._operands),
+                operands=self._places.operands,
                 statements=program.step.statements(lanes),
-                geometry=self._geometry,
+                geometry=self._places.struct,
                 axes=max(1, program.axes),
                 has_axes=program.axes > 0,
                 lanes=lanes,
                 vectors=self._vectors(lanes),
                 schedule=self.schedule,
-                in_buffer=self._in_buffer,
+                in_buffer=self._places.in_buffer,
                 condition=program.condition,
                 condition_dtype=program.condition_dtype,
             )
@@ -242,23 +219,37 @@ class ScanLoop(Routine):
 
     def _launch(self, outputs: Sequence[GpuArray], inputs: Sequence[Any], *extra: GpuArray) -> None:
         steps, values, rows = self._split(inputs)
-        arrays = [values[o.number] for o in self._operands if not o.is_output] + list(outputs)
+        operands = self._places.operands
+        arrays = [values[o.number] for o in operands if not o.is_output] + list(outputs)
         lengths = self._axis_lengths(values)
         merged = self.merged_axes(lengths)
         # Lanes and neighbouring work-items run along the longest axis, or the last of several.
         order = sorted(merged, key=lambda axes: (merged[axes] > 1, merged[axes] >= self._lanes, axes))
         order = [()] * (max(1, self.program.axes) - len(order)) + order
         shape = [max(1, merged.get(axes, 1)) for axes in order]
+        given = LoopArguments(steps, rows, order, shape, list(self._with_memory(arrays)))
+        if self._in_chunks(given):
+            return
         lanes = self._lanes if shape[-1] > self._lanes // 4 else 1
         kernel = self._kernels[lanes]
         units = ceil_div(shape[-1], lanes)
         vectors = self._vectors_at_a_time(units, prod(shape[:-1]), lanes)
-        places = [self._packed(o, a, order, rows[o.number], steps) for o, a in zip(self._operands, arrays, strict=True)]
-        packed = self._geometry.pack(steps=steps, vectors=vectors, shape=shape, at=places)
-        geometry = struct_argument(self.context, packed, self._in_buffer)
+        geometry = self._places.argument(arrays, order, rows, steps, {"vectors": vectors, "shape": shape})
         sizes = self._sizes(kernel, ceil_div(units, vectors) * prod(shape[:-1]))
-        buffers = [array.buffer for array in (*self._with_memory(arrays), *extra)]
+        buffers = [array.buffer for array in (*given.arrays, *extra)]
         kernel.launch(self.context.queue, *sizes, geometry, *buffers)
+
+    def _in_chunks(self, given: LoopArguments) -> bool:
+        """Run the loop in chunks of time if that is faster; return whether it was run."""
+        lanes = chunk_lanes(self.program, self.schedule)
+        chunks = wanted_chunks(self.context.info, self.schedule, lanes, given.steps, prod(given.shape))
+        if self._is_while or not chunks:
+            return False
+        reason = self._chunked.refusal
+        self.methods.add(f"in turn: {reason}" if reason else "parallel over time")
+        if not reason:
+            self._chunked.launch(chunks, given)
+        return not reason
 
     def merged_axes(self, lengths: Mapping[int, int]) -> dict[tuple[int, ...], int]:
         """Return groups of axes and the length of each. Work-items have one index for all axes of a group.
@@ -292,35 +283,6 @@ class ScanLoop(Routine):
         if self.schedule == "cpu":
             return (max(1, min(chunks, ITEMS_PER_UNIT * self.context.info.compute_units)),), (1,)
         return ndrange(self.context, kernel, chunks, SMALL_GROUP_ITEMS)
-
-    def _packed(
-        self, operand: _Operand, array: GpuArray, order: Sequence[tuple[int, ...]], rows: int, steps: int
-    ) -> bytes:
-        """Return the place of an array in memory; `rows` are those of the whole trace."""
-        program = self.program.arrays[operand.number]
-        strides: dict[Dim, int] = {}
-        core: list[int] = []
-        have = 0
-        for dim, n, stride in zip(operand.dims, array.shape, array.layout.strides, strict=True):
-            step = stride if array.size else 0
-            if dim.kind == "core":
-                core.append(step)
-            elif dim.kind != "one":
-                strides[dim] = step
-                have = n if dim == TIME else have
-        reached = {STATE: steps + program.window, OUTPUT: steps}.get(program.role, 0)
-        # An array has at most one axis of a group.
-        axes = [next((Dim("axis", axis) for axis in group if Dim("axis", axis) in strides), None) for group in order]
-        fields = self._place.fields[-1].shape[0]
-        return self._place.pack(
-            offset=array.layout.offset if array.size else 0,
-            time=strides.get(TIME, 0),
-            rows=rows if array.size else 0,
-            lost=max(rows, reached) - have if operand.is_output and array.size else 0,
-            axis=[0 if axis is None else strides[axis] for axis in axes],
-            spread=[int(axis is None) for axis in axes],
-            core=core + [0] * (fields - len(core)),
-        )
 
 
 def _integer(value: Any) -> int:

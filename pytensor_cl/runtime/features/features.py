@@ -60,6 +60,9 @@ class Features:
     warp_votes: bool = False
     # The same: the hardware adds to float32 and float64 numbers in global memory.
     float_atomics: bool = False
+    # The work-group that finishes last sees what the others have written to global memory, by an instruction of
+    # NVIDIA's GPUs.
+    last_group: bool = False
     problem: str = ""  # why kernels cannot be run at all; empty if they can
     # Why a failed probe is not the driver's answer, such as a disk that is full; empty if all are. The results are not
     # kept then.

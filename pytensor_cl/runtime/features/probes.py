@@ -620,6 +620,43 @@ def _float_atomics(device: Device, text: str) -> bool:
     return True
 
 
+_LAST_GROUP = """
+__kernel void probe_last_group(__global uint *parts, volatile __global int *counter, __global uint *o, const uint turn)
+{
+    __local int is_last;
+    const int item = get_local_id(0), groups = get_num_groups(0);
+    volatile __global uint *const seen = parts;
+    seen[get_global_id(0)] = get_global_id(0) * turn;
+    asm volatile("membar.gl;" : : : "memory");
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (item == 0)
+        is_last = atomic_inc(counter) == groups - 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!is_last)
+        return;
+    asm volatile("membar.gl;" : : : "memory");
+    uint sum = 0;
+    for (int k = 0; k < groups; k++)
+        sum += seen[k * get_local_size(0) + item];
+    o[item] = sum;
+    if (item == 0)
+        atomic_xchg(counter, 0);
+}
+"""
+
+
+def _last_group(device: Device, text: str) -> bool:
+    group, groups = 64, 2000
+    o, kernel = np.zeros(group, "uint32"), device.kernel(text, "probe_last_group")
+    parts, counter = device.buffer(np.zeros(group * groups, "uint32")), device.buffer(np.zeros(1, "int32"))
+    numbers = np.arange(group * groups, dtype="uint32").reshape(groups, group)
+    for turn in range(1, 20):
+        buffer = device.buffer(o)
+        device.run(kernel, group * groups, group, parts, counter, buffer, np.uint32(turn))
+        check_equal("sums of the last work-group", device.read(buffer, o), (turn * numbers).sum(0, dtype="uint32"))
+    return True
+
+
 # What is likely to work comes first: what comes after a probe that ends the process needs another process.
 PROBES: tuple[Probe, ...] = (
     Probe("plain", False, _PLAIN, _plain),
@@ -635,6 +672,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("half_conversions", False, _HALVES, _half_conversions, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("warp_votes", False, _VOTES, _warp_votes, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("float_atomics", False, _FLOAT_ATOMICS, _float_atomics, is_risky=True, extension="cl_nv_compiler_options"),
+    Probe("last_group", False, _LAST_GROUP, _last_group, is_risky=True, extension="cl_nv_compiler_options"),
     Probe("host_alignment", 0, _HOST, _host_alignment, of_cpus=True),
     Probe("struct_arguments", False, _STRUCTS, _struct_arguments),
     Probe("maps", False, _MAPS, _maps, of_cpus=True),

@@ -8,7 +8,7 @@ import pytest
 
 from pytensor_cl.routines.elemwise.epilogue import Epilogue
 from pytensor_cl.routines.gemm import schedule_simt
-from pytensor_cl.routines.gemm.limits import SIMT_LARGE_TILES
+from pytensor_cl.routines.gemm.limits import SIMT_FORMS, SIMT_LARGE_TILES
 from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.routines.gemm.schedule_simt import GemmShape, large_tiles, runs_large, select_tile
 from tests.routines.elemwise.test_epilogue import Function
@@ -129,6 +129,26 @@ def test_split_sums(context, rng, monkeypatch, dtype, number):
     assert all(plan.passes.final is not None for plan in routine._plans._plans.values())
 
 
+@pytest.mark.parametrize("form", [2, 5, 6])
+def test_forms_of_the_largest_tile(context, rng, monkeypatch, form):
+    need(context)
+    monkeypatch.setitem(context.tuning, "gemm.form", form)
+    rows, columns, step, item_rows, fragments, _ = SIMT_FORMS[form]
+    routine = Gemm(context, "float32", has_c=True, schedule="simt")
+    tile = routine._work_group_tile(GemmShape(1024, 1024, 1024, ()))
+    found = (tile.rows, tile.columns, tile.item_rows, tile.fragments, tile.split_k)
+    assert found == (rows, columns, item_rows, fragments, 1)
+    monkeypatch.setattr(Gemm, "_work_group_tile", lambda *_: tile)
+    for m, k, n in ((rows, 2 * step, columns), (rows + 5, 3 * step + 1, columns - 3), (3, step - 1, 4), (4, 0, 4)):
+        c, a, b = draw(rng, "float32", m, n), draw(rng, "float32", m, k), draw(rng, "float32", k, n)
+        for order in "CF":
+            inputs = [context.from_host(np.asarray(x, order=order)) for x in (c, a, b)]
+            (got,) = routine(inputs[0], np.float32(2), *inputs[1:], np.float32(3))
+            check(got, 2, a, b, 3, c)
+    ((kernel, _),) = {(s, i) for s, i in routine._sources}
+    assert kernel.fragments == fragments
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_batches(context, rng, monkeypatch, dtype):
     need(context, dtype)
@@ -215,7 +235,7 @@ def test_choice(context):
     tile = select_tile(batched, info, np.dtype("float32"), 16)
     assert (tile.rows, tile.columns, tile.split_k) == (128, 128, 1)
     shape = GemmShape(2048, 2048, 2048, ())
-    assert select_tile(shape, info, np.dtype("float64"), 16)[3:] == (128, 64, 1, 0, 1, 0)
+    assert select_tile(shape, info, np.dtype("float64"), 16)[3:9] == (128, 64, 1, 0, 1, 0)
     instructions = replace(info, features=replace(info.features, matrix_f64=8))
     assert select_tile(shape, instructions, np.dtype("float64"), 16).matrix == 8
     assert select_tile(shape, instructions, np.dtype("float32"), 16).matrix == 0

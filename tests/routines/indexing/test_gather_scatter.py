@@ -316,7 +316,25 @@ def test_many_positions(context, rng):
     short = np.bincount(i, minlength=4000) <= 64
     np.testing.assert_array_equal(got[short], wanted[short])  # to the bit
     np.testing.assert_allclose(got, expected_scatter(True, x.astype("float64"), y, i), rtol=1e-5, atol=1e-4)
-    assert isinstance(way_of(add), _Sorted)
+    assert isinstance(way_of(add), _Sorted) and way_of(add).sort.lanes == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_many_positions_of_rows_of_vectors(context, rng, monkeypatch, dtype):
+    """Neighbouring elements are added as vectors, with the sums of single elements, where the arrays are aligned."""
+    monkeypatch.setattr("pytensor_cl.routines.indexing.scatter_few.FEW_TILES", 0)
+    x, y = (rng.normal(size=(n, 2, 8)).astype(dtype) for n in (500, 3000))
+    i = np.append(rng.integers(-500, 500, 2400), np.full(600, 7))
+    of = {"value_dtype": dtype, "value_ndim": 3, "schedule": "simt", "accumulate": True}
+    add = Scatter(context, dtype, 3, [0], [("int64", 1)], **of)
+    wanted = expected_scatter(True, x.astype("float64"), y, i)
+    on_device = context.from_host(np.append(np.zeros(1, dtype), y))[1:]
+    shifted = on_device.with_layout(on_device.layout._replace(shape=y.shape, strides=(16, 8, 1)))
+    index, values = context.from_host(i), (context.from_host(y), shifted)
+    got, again = (add(context.from_host(x), v, index)[0].to_host() for v in values)
+    np.testing.assert_array_equal(got, again)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-4)
+    assert way_of(add).sort.lanes == (4 if dtype == "float32" else 2)
 
 
 @pytest.mark.parametrize(("columns", "count"), [((), 1), ((), 5000), ((3,), 1023), ((2, 5), 4096)])
