@@ -560,7 +560,7 @@ def test_values_by_masks(context, rng):
             close(x, host)
         with pytest.raises(ValueError, match="shape mismatch"):
             x[on_device] = xp.asarray(values[:-1])
-    x = xp.zeros((200, 200), dtype="float32")  # large: by the places of the true elements
+    x = xp.zeros((200, 200), dtype="float32")
     x[x == 0] = xp.arange(40_000, dtype="float32")
     close(x, np.arange(40_000, dtype="float32").reshape(200, 200))
 
