@@ -230,6 +230,9 @@ def test_functions_of_arrays_refuse_values_of_the_host(context):
     ):
         with pytest.raises(TypeError, match=r"takes device arrays, not \w+: upload it, asarray\(x\)"):
             call()
+    for function in (xp.concat, xp.stack):
+        with pytest.raises(TypeError, match="as one sequence"):
+            function(x, x)
     with pytest.raises(ValueError, match="both or neither"):
         xp.where(x > 0, x)
 

@@ -274,7 +274,13 @@ def test_outputs_given_by_the_caller(context):
     total = xp.zeros((3,), dtype="float64")
     assert xp.sum(x, axis=0, out=total) is total
     close(total, [3, 5, 7])
-    for wrong, message in ((xp.zeros((2, 2)), "shape"), (xp.zeros((2, 3), dtype="int32"), "same_kind")):
+    assert xp.add(x[:1], x[:1], out=out) is out  # a smaller result is repeated
+    close(out, [[0, 2, 4]] * 2)
+    for wrong, message in (
+        (xp.zeros((2, 2)), "out has shape"),
+        (xp.zeros(3), "out has shape"),
+        (xp.zeros((2, 3), dtype="int32"), "same_kind"),
+    ):
         with pytest.raises((ValueError, TypeError), match=message):
             xp.exp(x, out=wrong)
 
