@@ -207,7 +207,7 @@ def pow(x1: Any, x2: Any, /, out: GpuArray | None = None) -> GpuArray:
     if not isinstance(x2, GpuArray):
         exponent = number_of(x2)
         base_kind = x1.dtype.kind if isinstance(x1, GpuArray) else "O"
-        if isinstance(exponent, int | np.integer) and base_kind in "iu" and exponent < 0:
+        if isinstance(exponent, int | np.integer) and base_kind in "iub" and exponent < 0:
             raise ValueError("pow: integers to negative integer powers are not allowed: cast the base to a float")
         if exponent == 2 and base_kind in "iufc" and isinstance(exponent, int):
             return apply(OPERATIONS["square"], (x1,), out)

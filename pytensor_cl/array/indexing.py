@@ -12,7 +12,6 @@ from pytensor_cl.array.dispatch import OPERATIONS, apply, assign_result, check_w
 from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, thread_cache
 from pytensor_cl.array.manipulation import broadcast_to, reshape
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
-from pytensor_cl.routines.indexing.limits import MAX_MASK_ASSIGNED
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from pytensor_cl.routines.nonzero import MaskAssign, Nonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray, basic_index, share_memory
@@ -293,11 +292,6 @@ def _is_whole_mask(x: GpuArray, items: list[Any]) -> bool:
     return items[0].dtype.kind == "b" and items[0].ndim == x.ndim > 0
 
 
-def _is_quickly_assigned(x: GpuArray, items: list[Any]) -> bool:
-    """Return whether values are assigned by a mask, instead of by the places of its true elements."""
-    return _is_whole_mask(x, items) and (x.context.info.schedule != "cpu" or x.size <= MAX_MASK_ASSIGNED)
-
-
 def _masked(x: GpuArray, mask: GpuArray) -> GpuArray:
     cache, key = thread_cache(), (x.context, "select", x.dtype, x.ndim)
     if key not in cache:
@@ -358,7 +352,7 @@ def assign(x: GpuArray, index: Any, value: Any) -> None:
     if len(items) == 1 and _is_bool(items[0]) and items[0].ndim == x.ndim and _size(source) == 1:
         _assign_masked(x, items[0], source)
         return
-    if isinstance(source, GpuArray) and _is_quickly_assigned(x, items):
+    if isinstance(source, GpuArray) and _is_whole_mask(x, items):
         _assign_values(x, items[0], source, accumulate=False)
         return
     _write(x, items, source, accumulate=False)
@@ -458,7 +452,7 @@ def add_at(x: GpuArray, index: Any, value: Any) -> None:
         view = basic_index(x, tuple(items))
         view += source
         return
-    if isinstance(source, GpuArray) and _is_quickly_assigned(x, items) and MaskAssign.takes(str(x.dtype), True):
+    if isinstance(source, GpuArray) and _is_whole_mask(x, items) and MaskAssign.takes(str(x.dtype), True):
         _assign_values(x, items[0], source, accumulate=True)
         return
     _write(x, items, source, accumulate=True)

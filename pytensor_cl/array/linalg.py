@@ -375,6 +375,8 @@ def norm(x: GpuArray, /, ord: Any = None, axis: Any = None, keepdims: bool = Fal
     keepdims
         Whether the dimensions stay, with length 1.
     """
+    if axis is None and ord is not None and x.ndim not in (1, 2):
+        raise ValueError(f"norm: an array of shape {x.shape} is neither a vector nor a matrix: pass axis")
     is_matrix = (axis is None and x.ndim == 2 and ord is not None) or (isinstance(axis, tuple) and len(axis) == 2)
     if not is_matrix:
         return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)

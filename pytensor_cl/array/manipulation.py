@@ -244,6 +244,11 @@ def diagonal(x: GpuArray, /, offset: int = 0, axis1: int = 0, axis2: int = 1) ->
     return x.with_layout(diagonal_layout(x.layout, offset, first, second))
 
 
+def _check_axis_is_no_array(name: str, axis: Any) -> None:
+    if isinstance(axis, GpuArray):
+        raise TypeError(f"{name} takes the arrays as one sequence: {name}([x1, x2])")
+
+
 def concat(arrays: Sequence[GpuArray], /, axis: int | None = 0) -> GpuArray:
     """Concatenate arrays along a dimension.
 
@@ -259,6 +264,7 @@ def concat(arrays: Sequence[GpuArray], /, axis: int | None = 0) -> GpuArray:
     ValueError
         The shapes do not fit, or there are no arrays.
     """
+    _check_axis_is_no_array("concat", axis)
     arrays = list(arrays)
     if not arrays:
         raise ValueError("concat needs at least one array")
@@ -296,6 +302,7 @@ def stack(arrays: Sequence[GpuArray], /, axis: int = 0) -> GpuArray:
 
     Raises `ValueError`: the shapes differ.
     """
+    _check_axis_is_no_array("stack", axis)
     arrays = list(arrays)
     check_arrays("stack", arrays)
     if len({x.shape for x in arrays}) != 1:

@@ -180,8 +180,8 @@ class ArrayOperators:
         self.imag[...] = value
 
     def conj(self) -> Self:
-        """Return complex conjugates."""
-        return _above("elementwise").conj(self)
+        """Return complex conjugates; a real array itself."""
+        return _above("elementwise").conj(self) if self.dtype.kind == "c" else self  # type: ignore[attr-defined]
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
         """Limit elements to a range (`pytensor_cl.array.clip`)."""

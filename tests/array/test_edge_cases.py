@@ -9,6 +9,7 @@ import pytest
 
 import pytensor_cl.array as xp
 from pytensor_cl.array.dispatch import OPERATIONS, _variant
+from pytensor_cl.routines.nonzero import MaskAssign
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.device_apart import context_apart
@@ -229,6 +230,9 @@ def test_functions_of_arrays_refuse_values_of_the_host(context):
     ):
         with pytest.raises(TypeError, match=r"takes device arrays, not \w+: upload it, asarray\(x\)"):
             call()
+    for function in (xp.concat, xp.stack):
+        with pytest.raises(TypeError, match="as one sequence"):
+            function(x, x)
     with pytest.raises(ValueError, match="both or neither"):
         xp.where(x > 0, x)
 
@@ -276,3 +280,23 @@ def test_distinct_elements_come_alone_unless_more_is_asked_for(context):
     x = xp.asarray([3, 1, 3], device=context.name)
     assert xp.unique(x).tolist() == [1, 3]
     assert [part.tolist() for part in xp.unique(x, return_index=True, return_counts=True)] == [[1, 3], [1, 0], [1, 2]]
+
+
+def test_values_by_masks_that_are_rare_mixed_and_full(context, rng, monkeypatch):
+    """A block of the mask is skipped, is copied as a whole, or has its hits listed."""
+    calls, whole = [], MaskAssign.update
+    monkeypatch.setattr(MaskAssign, "update", lambda *arguments: (calls.append(1), whole(*arguments))[1])
+    for dtype in ("float32", "complex128"):
+        host = rng.integers(0, 99, 20_011).astype(dtype)
+        for share in (0.001, 0.5, 0.998, 1.0):
+            mask = rng.random(host.size) < share
+            values = rng.integers(0, 99, np.count_nonzero(mask)).astype(dtype)
+            device, expected = context.from_host(host), host.copy()
+            expected[mask] = values
+            device[context.from_host(mask)] = context.from_host(values)
+            np.testing.assert_array_equal(np.asarray(device), expected, err_msg=f"{dtype} {share}")
+            if dtype == "float32":
+                expected[mask] += values
+                xp.add_at(device, context.from_host(mask), context.from_host(values))
+                np.testing.assert_array_equal(np.asarray(device), expected, err_msg=f"add {share}")
+    assert len(calls) == 12
