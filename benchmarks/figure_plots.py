@@ -191,6 +191,8 @@ def summary(results: dict[str, Any]) -> str:
         lines += ["", "**This was a trial run (`--quick`) with small arrays: its numbers say little.**"]
     lines += [
         "",
+        "How many times as fast `auto` is; 5 % count as equally fast:",
+        "",
         "| `auto` against | geometric mean | least | most | workloads | not slower |",
         "|---|---|---|---|---|---|",
     ]
@@ -200,11 +202,40 @@ def summary(results: dict[str, Any]) -> str:
         lines.append(
             f"| {peer} | {geometric_mean(found):.1f} | {min(found):.2f} | {max(found):.0f} | {len(found)} | {fine} |"
         )
-    lines += ["", "| the device stays faster | than NUMBA from | than C from | than JAX from |", "|---|---|---|---|"]
+    lines += ["", *_slower(results)]
+    lines += [
+        "",
+        "The number of elements from which the device stays faster; a dash means that it does not, within these sizes:",
+        "",
+        "| | than NUMBA | than C | than JAX |",
+        "|---|---|---|---|",
+    ]
     for title, by_size in results["sizes"].items():
         cells = [crossing(by_size, "device", peer) for peer in ("NUMBA", "C", "JAX")]
         lines.append(f"| {title} | " + " | ".join("-" if n is None else short(n) for n in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _slower(results: dict[str, Any]) -> list[str]:
+    """Return a table of the workloads and models for which another program is faster, by more than 5 %."""
+    rows = []
+    for peer in peers_of(results):
+        for name, lead in leads(results, peer).items():
+            if lead < 1 / 1.05:
+                times = (1000 * results["workloads"][name][label] for label in ("auto", peer))
+                rows.append((lead, f"{name} | {peer} | {' | '.join(f'{ms:.3g} ms' for ms in times)}"))
+    for title, samplers in results["chains"].items():
+        rates = {name: found["effective"] / found["seconds"] for name, found in samplers.items()}
+        ours = max(rate for name, rate in rates.items() if name.startswith("pytensor-cl"))
+        for name, rate in rates.items():
+            if ours < rate / 1.05:
+                rows.append(
+                    (ours / rate, f"{title}, draws/s | {name} | {round(ours, -2):,.0f} | {round(rate, -2):,.0f}")
+                )
+    if not rows:
+        return []
+    head = ["Here another program is faster:", "", "| | faster | here | there | ratio |", "|---|---|---|---|---|"]
+    return [*head, *(f"| {text} | {lead:.2f} |" for lead, text in sorted(rows))]
 
 
 def write(results: dict[str, Any], folder: Path) -> list[Path]:

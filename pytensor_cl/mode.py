@@ -277,7 +277,9 @@ def use(device: Any = "opencl", name: str | None = None, **options: Any) -> str:
     name
         Name of its context; ``dev0`` if none is given.
     options
-        Fields of `pytensor_cl.runtime.context.Settings`.
+        Settings with which the device is opened, in place of the flags: ``fast_math``, ``cache_dir``,
+        ``parallel_compile``, ``batch_kernels``, ``park_workers``, ``quiet`` (flags of the names ``opencl__...``), and
+        ``synchronous``, which waits after each command (``opencl__sync_debug``).
 
     Returns
     -------
@@ -293,6 +295,13 @@ def use(device: Any = "opencl", name: str | None = None, **options: Any) -> str:
         An option is no setting, or `device` or `name` is no string.
     DeviceNotFound
         `device` is not the name of an OpenCL device. Whether there is such a device shows when it is opened.
+
+    Examples
+    --------
+    >>> pytensor_cl.use("opencl:pocl")
+    'dev0'
+    >>> pytensor_cl.use("opencl:gpu:1", "dev1", fast_math=True)
+    'dev1'
     """
     chosen = "dev0" if name is None else name
     check_settings(options)
@@ -312,7 +321,20 @@ def use(device: Any = "opencl", name: str | None = None, **options: Any) -> str:
 
 
 def devices() -> tuple[DeviceEntry, ...]:
-    """Return every OpenCL device, with the strings that name it and its facts."""
+    """Return every OpenCL device, with the strings that name it and its facts.
+
+    The drivers are loaded by the first call. No device is opened.
+
+    Returns
+    -------
+    tuple of DeviceEntry
+        The devices in the loader's order; empty if there is none.
+
+    Examples
+    --------
+    >>> [device.stable_spec for device in pytensor_cl.devices() if device.info.has_fp64]
+    ['opencl:pocl:0']
+    """
     return discover()
 
 

@@ -388,12 +388,22 @@ def shared(
     options
         ``shape``, ``strict``, ``allow_downcast`` as of ``pytensor.shared``.
 
+    Returns
+    -------
+    GpuArraySharedVariable
+        A device variable with the dtype and the number of dimensions of the value. ``get_value`` copies to the host.
+
     Raises
     ------
     ContextNotDefined
         There is no such context.
     UnsupportedDtype
         The device cannot hold the dtype.
+
+    Examples
+    --------
+    >>> w = pytensor_cl.shared(np.zeros(3, "float32"), name="w")
+    >>> step = pytensor.function([], updates=[(w, w + 1)], mode="OPENCL")
     """
     for wrong in options.keys() & {"device", "context", "context_name", "dtype"}:
         right = "value=np.asarray(value, dtype)" if wrong == "dtype" else "target='dev0', the name of a context"

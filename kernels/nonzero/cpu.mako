@@ -139,18 +139,33 @@ void ${name}(${common.parameters(output_mode, unit, element, dims)})
 </%def>\
 ## Puts the next element of y at each hit in x. Elements that are no hits are not written.
 <%def name="assign()">
-    while (i < last) {
-        const long stop = min(last, i + ${BLOCK});
-        if (stop - i == ${BLOCK} && !some_lane((${block()}) != (${unit}16)(0))) {
-            i = stop;
+% if unit != "ulong2":
+    const int is_common = (last - i - counts[part]) * 64 < last - i;
+    for (; i + ${BLOCK} <= last; i += ${BLOCK}) {
+        const ${unit}16 m = ${block()};
+        if (!some_lane(m != (${unit}16)(0)))
+            continue;
+        if (is_common && every_lane(m != (${unit}16)(0))) {
+            for (int j = 0; j < ${BLOCK}; ++j, ++k)
+                x[(i + j) * x_step] = ${combine.format(a="x[(i + j) * x_step]", b="y[k * y_step]")};
             continue;
         }
-        for (; i < stop; ++i)
-            if (${is_hit("i")}) {
-                x[i * x_step] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
-                ++k;
-            }
+        // Hits are listed first, without a branch for each element: random masks would mispredict every second one.
+        int hits[${BLOCK}];
+        int n = 0;
+    % for j in range(BLOCK):
+        hits[n] = ${j};
+        n += ${is_hit(f"i + {j}")};
+    % endfor
+        for (int h = 0; h < n; ++h, ++k)
+            x[(i + hits[h]) * x_step] = ${combine.format(a="x[(i + hits[h]) * x_step]", b="y[k * y_step]")};
     }
+% endif
+    for (; i < last; ++i)
+        if (${is_hit("i")}) {
+            x[i * x_step] = ${combine.format(a="x[i * x_step]", b="y[k * y_step]")};
+            ++k;
+        }
 </%def>\
 ## Copies x, with the next element of y at each hit. A block without hits is copied as vectors.
 <%def name="expand()">

@@ -199,6 +199,19 @@ from pytensor_cl.array.sorting import (
     unique_inverse,
     unique_values,
 )
+from pytensor_cl.array.statistics import (
+    bincount,
+    cumprod,
+    cumsum,
+    histogram,
+    isin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanstd,
+    nansum,
+    nanvar,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.interchange import from_buffer, from_dlpack, from_pyopencl
 from pytensor_cl.runtime.registry import sync

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pytensor_cl.array.arguments import takes_arrays
 from pytensor_cl.array.device import context_of
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.dtypes import DTypeLike, default_complex, default_float, of_python
@@ -32,7 +33,7 @@ def _dtype(dtype: DTypeLike, context: Context) -> np.dtype:
     return context.check_dtype(default_float(context) if dtype is None else dtype)
 
 
-def empty(shape: Any, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return an array of arbitrary values.
 
     Parameters
@@ -52,7 +53,7 @@ def _scalar(value: Any, dtype: np.dtype) -> np.generic:
     return dtype.type(np.asarray(value, dtype))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def full(shape: Any, fill_value: Any, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return an array of which all elements have one value.
 
     Parameters
@@ -86,12 +87,12 @@ def full(shape: Any, fill_value: Any, *, dtype: DTypeLike = None, device: Any = 
     return result
 
 
-def zeros(shape: Any, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return an array of zeros; the parameters are those of `empty`."""
     return full(shape, 0, dtype=_dtype(dtype, context_of(device)), device=device)
 
 
-def ones(shape: Any, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return an array of ones; the parameters are those of `empty`."""
     return full(shape, 1, dtype=_dtype(dtype, context_of(device)), device=device)
 
@@ -100,27 +101,31 @@ def _device_like(x: GpuArray, device: Any) -> Any:
     return x.context.name if device is None else device
 
 
-def empty_like(x: GpuArray, /, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+@takes_arrays
+def empty_like(x: GpuArray, /, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return an array of arbitrary values; shape, and where they are None dtype and device, are those of `x`."""
     return empty(x.shape, dtype=dtype or x.dtype, device=_device_like(x, device))
 
 
-def zeros_like(x: GpuArray, /, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+@takes_arrays
+def zeros_like(x: GpuArray, /, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return zeros; shape, and where they are None dtype and device, are those of `x`."""
     return zeros(x.shape, dtype=dtype or x.dtype, device=_device_like(x, device))
 
 
-def ones_like(x: GpuArray, /, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+@takes_arrays
+def ones_like(x: GpuArray, /, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return ones; shape, and where they are None dtype and device, are those of `x`."""
     return ones(x.shape, dtype=dtype or x.dtype, device=_device_like(x, device))
 
 
-def full_like(x: GpuArray, /, fill_value: Any, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+@takes_arrays
+def full_like(x: GpuArray, /, fill_value: Any, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return an array of one value; shape, and where they are None dtype and device, are those of `x`."""
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=_device_like(x, device))
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike = None, *, device: Any = None) -> GpuArray:
     """Return evenly spaced numbers from `start`, or from 0, to before `stop`, as `numpy.arange` does.
 
     Parameters
@@ -151,9 +156,19 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike =
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike = None, device: Any = None
+    n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike = None, *, device: Any = None
 ) -> GpuArray:
-    """Return a matrix with ones on a diagonal, `k` above the main one, and zeros elsewhere."""
+    """Return a matrix with ones on a diagonal, and zeros elsewhere.
+
+    Parameters
+    ----------
+    n_rows, n_cols
+        The shape; without `n_cols` the matrix is square.
+    k
+        The number of places by which the diagonal is above the main one; negative numbers are below.
+    dtype, device
+        They are as for `empty`.
+    """
     context = context_of(device)
     result = zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype, device=device)
     if result.size:
@@ -162,7 +177,7 @@ def eye(
 
 
 def asarray(
-    obj: Any, /, *, dtype: DTypeLike = None, device: Any = None, copy: bool | None = None, order: str | None = None
+    obj: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: bool | None = None, order: str | None = None
 ) -> GpuArray:
     """Return a device array of values.
 
@@ -196,7 +211,10 @@ def asarray(
     stacked = _stacked(obj, dtype, context)
     if stacked is not None:
         return stacked
-    host = np.asarray(obj)
+    if hasattr(obj, "dtype") or dtype is None:
+        host = np.asarray(obj)
+    else:  # which checks the range of Python's integers
+        host = np.asarray(obj, np.dtype(dtype).newbyteorder("="))
     if dtype is None and not hasattr(obj, "dtype"):
         dtype = _dtype_of_numbers(host, context)
     native = (host.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
@@ -264,6 +282,7 @@ def _place(target: GpuArray, obj: Any) -> None:
         copy_into(target, source)
 
 
+@takes_arrays
 def astype(x: GpuArray, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> GpuArray:
     """Return the array with another dtype, as NumPy casts.
 
@@ -288,7 +307,7 @@ def astype(x: GpuArray, dtype: DTypeLike, /, *, copy: bool = True, device: Any =
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: DTypeLike = None, device: Any = None, endpoint: bool = True
+    start: Any, stop: Any, /, num: int = 50, *, dtype: DTypeLike = None, device: Any = None, endpoint: bool = True
 ) -> GpuArray:
     """Return evenly spaced numbers, as `numpy.linspace` does.
 
@@ -335,11 +354,13 @@ def _triangle(name: str, x: GpuArray, k: int) -> GpuArray:
     return result
 
 
-def tril(x: GpuArray, /, *, k: int = 0) -> GpuArray:
+@takes_arrays
+def tril(x: GpuArray, /, k: int = 0) -> GpuArray:
     """Return the lower triangles of matrices, with zeros above the diagonal `k` places above the main one."""
     return _triangle("tril", x, k)
 
 
-def triu(x: GpuArray, /, *, k: int = 0) -> GpuArray:
+@takes_arrays
+def triu(x: GpuArray, /, k: int = 0) -> GpuArray:
     """Return the upper triangles of matrices, with zeros below the diagonal `k` places above the main one."""
     return _triangle("triu", x, k)

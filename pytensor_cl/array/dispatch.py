@@ -308,10 +308,18 @@ def assign_result(name: str, out: GpuArray, result: GpuArray) -> GpuArray:
     return out
 
 
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Return whether an array of a shape broadcasts to another shape."""
+    last = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
+
+
 def _into(
     operation: Operation, variant: Variant, operands: Sequence[Any], shape: tuple[int, ...], out: GpuArray
 ) -> GpuArray:
     first = next(x for x in operands if isinstance(x, GpuArray))
+    if isinstance(out, GpuArray) and shape != out.shape and _broadcasts(shape, out.shape):
+        shape = out.shape  # as NumPy, which repeats a result that is smaller
     _check_out(operation.name, out, shape, variant.dtype, first.context)
     if not out.layout.size:
         return out

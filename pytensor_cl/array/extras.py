@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from pytensor_cl.array import elementwise, products, reductions, sorting
+from pytensor_cl.array.arguments import check_arrays, takes_arrays
 from pytensor_cl.array.creation import asarray, full
-from pytensor_cl.array.dispatch import common_context, number_of
+from pytensor_cl.array.dispatch import assign_result, common_context, number_of
 from pytensor_cl.array.dtypes import default_float
 from pytensor_cl.array.launches import cast_to, copied, copy_into
-from pytensor_cl.array.manipulation import broadcast_to, concat, diagonal, flip, moveaxis, permute_dims, reshape
+from pytensor_cl.array.manipulation import broadcast_to, concat, diagonal, flip, permute_dims, reshape
 from pytensor_cl.array.reductions import Axis
 from pytensor_cl.runtime.array import GpuArray, share_memory
 
@@ -21,6 +21,7 @@ def asnumpy(x: Any, /) -> np.ndarray:
     return np.asarray(x)
 
 
+@takes_arrays
 def copy(x: GpuArray, /) -> GpuArray:
     """Return a C-contiguous copy on the same device."""
     return copied(x)
@@ -32,6 +33,11 @@ def copyto(target: Any, source: Any, /) -> None:
     Waits for the device where `target` is a NumPy array.
     """
     if isinstance(target, GpuArray):
+        dtype = source.dtype if isinstance(source, GpuArray) else np.result_type(target.dtype, source)
+        if not np.can_cast(dtype, target.dtype, "same_kind"):
+            raise TypeError(
+                f"copyto: cannot cast {dtype} to {target.dtype} with casting rule 'same_kind': target[...] = source can"
+            )
         target[...] = source
     else:
         np.copyto(target, np.asarray(source), casting="same_kind")
@@ -48,7 +54,7 @@ def may_share_memory(x1: Any, x2: Any, /) -> bool:
     return np.may_share_memory(x1, x2)
 
 
-def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> GpuArray:
+def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> GpuArray:
     """Return whether ``abs(x1 - x2) <= atol + rtol * abs(x2)``; infinities of one sign are close.
 
     `equal_nan`: whether NaN is close to NaN.
@@ -69,23 +75,34 @@ def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 
 def _pair(x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
-    context = (x1 if isinstance(x1, GpuArray) else x2).context.name
+    context = common_context("isclose", _arrays_of("isclose", x1, x2)).name
     first, second = (x if isinstance(x, GpuArray) else asarray(number_of(x), device=context) for x in (x1, x2))
     return first, second
 
 
-def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements are close (`isclose`); waits for the device.
 
     One of them may be an array of the host, which is uploaded.
     """
-    x1, x2 = _uploaded(x1, x2)
+    x1, x2 = _uploaded("allclose", x1, x2)
     return bool(reductions.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)))
 
 
-def _uploaded(x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
+def _arrays_of(name: str, x1: Any, x2: Any) -> list[GpuArray]:
+    """Return the device arrays among two operands.
+
+    Raises `TypeError`: there is none.
+    """
+    found = [x for x in (x1, x2) if isinstance(x, GpuArray)]
+    if not found:
+        check_arrays(name, (x1, x2))
+    return found
+
+
+def _uploaded(name: str, x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
     """Return two arrays on the device, of which one may be the host's: the result of a comparison goes there too."""
-    context = (x1 if isinstance(x1, GpuArray) else x2).context
+    context = _arrays_of(name, x1, x2)[0].context
     first, second = (x if isinstance(x, GpuArray) else asarray(x, device=context.name) for x in (x1, x2))
     return first, second
 
@@ -95,7 +112,7 @@ def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> bool:
 
     One of them may be an array of the host, which is uploaded.
     """
-    x1, x2 = _uploaded(x1, x2)
+    x1, x2 = _uploaded("array_equal", x1, x2)
     if x1.shape != x2.shape:
         return False
     same = elementwise.equal(x1, x2)
@@ -105,6 +122,7 @@ def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> bool:
     return bool(reductions.all(same))
 
 
+@takes_arrays
 def angle(x: GpuArray, /) -> GpuArray:
     """Return the angles of complex numbers in radians."""
     if x.dtype.kind != "c":
@@ -113,10 +131,29 @@ def angle(x: GpuArray, /) -> GpuArray:
     return elementwise.atan2(x.imag, x.real)
 
 
-def average(x: GpuArray, /, *, axis: Axis = None, weights: GpuArray | None = None) -> GpuArray:
-    """Return means along dimensions, with weights that broadcast to `x`."""
+@takes_arrays
+def average(x: GpuArray, /, axis: Axis = None, weights: GpuArray | None = None) -> GpuArray:
+    """Return means along dimensions, each element with a weight.
+
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        A dimension, a sequence of them, or None for all.
+    weights
+        An array that broadcasts to `x`, or a vector as long as `axis`; None is the mean.
+
+    Returns
+    -------
+    GpuArray
+        The shape without `axis`; floatX of integers. It is NaN where the weights add up to 0.
+    """
     if weights is None:
         return reductions.mean(x, axis=axis)
+    check_arrays("average", (weights,))
+    if x.dtype.kind not in "fc" and weights.dtype.kind not in "fc":
+        x = cast_to(x, default_float(x.context))  # products of integers would wrap
     if weights.ndim == 1 and x.ndim > 1 and isinstance(axis, int):
         shape = [1] * x.ndim
         shape[axis] = weights.size
@@ -125,13 +162,17 @@ def average(x: GpuArray, /, *, axis: Axis = None, weights: GpuArray | None = Non
     return elementwise.divide(total, reductions.sum(broadcast_to(weights, x.shape), axis=axis))
 
 
-def ptp(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False) -> GpuArray:
+@takes_arrays
+def ptp(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
     """Return the greatest less the least elements along dimensions."""
     return reductions.max(x, axis=axis, keepdims=keepdims) - reductions.min(x, axis=axis, keepdims=keepdims)
 
 
-def quantile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
-    """Return quantiles along a dimension, by linear interpolation, as `numpy.quantile` does; NaN where an element is.
+@takes_arrays
+def quantile(x: GpuArray, q: Any, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
+    """Return quantiles along dimensions, by linear interpolation, as `numpy.quantile` does; NaN where an element is.
+
+    Infinities stay infinite, as in `numpy.median`, where `numpy.quantile` gives NaN.
 
     Parameters
     ----------
@@ -140,9 +181,9 @@ def quantile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool 
     q
         A number of the host from 0 to 1, or a vector of them, whose dimension comes first in the result.
     axis
-        The dimension; None takes the flattened array.
+        A dimension or several; None takes the flattened array.
     keepdims
-        Whether the dimension stays, with length 1.
+        Whether the dimensions stay, with length 1.
 
     Raises
     ------
@@ -156,42 +197,50 @@ def quantile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool 
     host = np.asarray(q, np.float64)
     if host.size and not (host.min() >= 0 and host.max() <= 1):
         raise ValueError("quantile: q must be in the range from 0 to 1")
-    place = 0 if axis is None else normalize_axis_index(axis, x.ndim)
-    source = reshape(x, (x.size,)) if axis is None else x
-    n = source.shape[place]
+    axes = reductions.axes_of(x, axis)
+    rest = [a for a in range(x.ndim) if a not in axes]
+    source = reshape(permute_dims(x, (*axes, *rest)), (-1 if x.size else 0, *(x.shape[a] for a in rest)))
+    n = source.shape[0]
     if not n:
         raise ValueError(f"quantile of an array of shape {x.shape}, which has no elements along the dimension")
     wide = source if source.dtype.kind == "f" else cast_to(source, default_float(x.context))
-    rows = moveaxis(sorting.sort(wide, axis=place), place, 0)
+    rows = sorting.sort(wide, axis=0)
     at = host.reshape(-1) * (n - 1)
     low = np.floor(at).astype(np.int64)
-    first, second = rows[low], rows[np.minimum(low + 1, n - 1)]
+    first, second = rows[low], rows[np.ceil(at).astype(np.int64)]
     part = asarray((at - low).astype(wide.dtype), device=x.context.name)
     part = reshape(part, (len(low),) + (1,) * (rows.ndim - 1))
-    result = first + (second - first) * part
+    result = elementwise.where(elementwise.isinf(first), first + second, first + (second - first) * part)
     is_nan = elementwise.isnan(rows[n - 1])  # NaN is sorted last
     result = elementwise.where(is_nan, float("nan"), result)
     if keepdims:
-        lengths = (1,) * x.ndim if axis is None else tuple(1 if a == place else m for a, m in enumerate(x.shape))
-        return reshape(result, (*host.shape, *lengths))
+        return reshape(result, (*host.shape, *reductions.reduced_shape(x, axes, keepdims=True)))
     return reshape(result, (*host.shape, *rows.shape[1:]))
 
 
-def percentile(x: GpuArray, q: Any, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
+@takes_arrays
+def percentile(x: GpuArray, q: Any, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
     """Return `quantile` of numbers from 0 to 100."""
     return quantile(x, np.asarray(q, np.float64) / 100, axis=axis, keepdims=keepdims)
 
 
-def median(x: GpuArray, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
-    """Return medians along a dimension; None takes the flattened array. NaN where an element is."""
+@takes_arrays
+def median(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
+    """Return medians along dimensions; None takes the flattened array. NaN where an element is."""
     return quantile(x, 0.5, axis=axis, keepdims=keepdims)
 
 
+@takes_arrays
 def nan_to_num(
     x: GpuArray, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> GpuArray:
     """Return a copy with numbers in place of NaN and infinities; None is the greatest and the least of the dtype."""
-    if x.dtype.kind not in "f":
+    if x.dtype.kind == "c":
+        result = copied(x)
+        for part in (result.real, result.imag):
+            part[...] = nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf)
+        return result
+    if x.dtype.kind != "f":
         return copied(x)
     limits = np.finfo(x.dtype)
     most, least = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
@@ -200,6 +249,7 @@ def nan_to_num(
     return elementwise.where(elementwise.equal(result, -float("inf")), x.dtype.type(least), result)
 
 
+@takes_arrays
 def inner(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     """Return the sums of products over the last dimension of two arrays, as `numpy.inner` does."""
     if not x1.ndim or not x2.ndim:
@@ -207,8 +257,12 @@ def inner(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     return products.tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 1,)))
 
 
+@takes_arrays
 def kron(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
-    """Return the Kronecker product of two arrays."""
+    """Return the Kronecker product of two arrays: blocks of `x2`, each times an element of `x1`.
+
+    Its lengths are the products of theirs; the array of fewer dimensions gets leading ones of length 1.
+    """
     ndim = max(x1.ndim, x2.ndim)
     first, second = (reshape(x, (1,) * (ndim - x.ndim) + x.shape) for x in (x1, x2))
     left = reshape(first, tuple(n for length in first.shape for n in (length, 1)))
@@ -217,7 +271,7 @@ def kron(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     return reshape(elementwise.multiply(left, right), shape)
 
 
-def einsum(subscripts: str, /, *operands: GpuArray) -> GpuArray:
+def einsum(subscripts: str, /, *operands: GpuArray, out: GpuArray | None = None, optimize: Any = True) -> GpuArray:
     """Return sums of products after Einstein's convention, as `numpy.einsum` does.
 
     Parameters
@@ -227,12 +281,19 @@ def einsum(subscripts: str, /, *operands: GpuArray) -> GpuArray:
         that broadcast.
     operands
         Device arrays. Pairs of them are contracted as matrices, in the order that `numpy.einsum_path` finds.
+    out
+        An array that the result is written into.
+    optimize
+        Ignored: an order is always searched.
 
     Raises
     ------
     ValueError
         The subscripts do not fit the shapes.
     """
+    if not isinstance(subscripts, str) or not operands:
+        raise TypeError("einsum takes subscripts, such as 'ij,jk->ik', and device arrays")
+    check_arrays("einsum", operands)
     common_context("einsum", operands)
     terms, result = _subscripts(subscripts, operands)
     arrays = [_with_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
@@ -249,7 +310,8 @@ def einsum(subscripts: str, /, *operands: GpuArray) -> GpuArray:
         arrays.append(combined)
     (x, term), *_ = arrays
     x, term = _sum_out(x, term, set(result))
-    return permute_dims(x, [term.index(letter) for letter in result]) if result else reshape(x, ())
+    found = permute_dims(x, [term.index(letter) for letter in result]) if result else reshape(x, ())
+    return found if out is None else assign_result("einsum", out, found)
 
 
 def _subscripts(text: str, operands: Sequence[GpuArray]) -> tuple[list[str], str]:
@@ -337,6 +399,7 @@ def _matched(x: GpuArray, a: str, y: GpuArray, b: str, shared: Sequence[str]) ->
     return broadcast_to(x, first), broadcast_to(y, second)
 
 
+@takes_arrays
 def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_values: Any = 0) -> GpuArray:
     """Return an array with elements added before and after each dimension, as `numpy.pad` does.
 
@@ -351,7 +414,12 @@ def pad(x: GpuArray, pad_width: Any, /, mode: str = "constant", *, constant_valu
     constant_values
         The number that is added in mode ``"constant"``, a pair of them (before, after), or a pair per dimension.
     """
-    widths = np.broadcast_to(np.asarray(pad_width, np.int64), (x.ndim, 2)).tolist()
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"pad: pad_width is of integers, not {pad_width!r}")
+    widths = np.broadcast_to(given, (x.ndim, 2)).tolist()
+    if given.size and given.min() < 0:
+        raise ValueError(f"pad: pad_width must not be negative, it is {pad_width!r}")
     if mode == "constant":
         shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
         values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2)).tolist()
@@ -379,11 +447,13 @@ def _pad_sides(result: GpuArray, inside: tuple[slice, ...], values: list[list[An
         result[(*place, slice(part.stop, None))] = after
 
 
+@takes_arrays
 def atleast_1d(x: GpuArray, /) -> GpuArray:
     """Return a view of one dimension or more."""
     return reshape(x, (1,)) if not x.ndim else x
 
 
+@takes_arrays
 def atleast_2d(x: GpuArray, /) -> GpuArray:
     """Return a view of two dimensions or more; a vector becomes a row."""
     return reshape(x, (1, x.size)) if x.ndim < 2 else x
@@ -391,14 +461,18 @@ def atleast_2d(x: GpuArray, /) -> GpuArray:
 
 def column_stack(arrays: Sequence[GpuArray], /) -> GpuArray:
     """Concatenate vectors as the columns of a matrix; matrices as they are."""
-    return concat([x[:, None] if x.ndim == 1 else x for x in arrays], axis=1)
+    columns = list(arrays)
+    check_arrays("column_stack", columns)
+    return concat([x[:, None] if x.ndim == 1 else x for x in columns], axis=1)
 
 
+@takes_arrays
 def flipud(x: GpuArray, /) -> GpuArray:
     """Return a view with the first dimension reversed."""
     return flip(x, axis=0)
 
 
+@takes_arrays
 def fliplr(x: GpuArray, /) -> GpuArray:
     """Return a view with the second dimension reversed."""
     return flip(x, axis=1)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pytensor_cl.array import elementwise
+from pytensor_cl.array.arguments import takes_arrays
 from pytensor_cl.array.creation import asarray
 from pytensor_cl.array.device import context_of
 from pytensor_cl.array.dtypes import DTypeLike, default_float
@@ -25,27 +26,32 @@ from pytensor_cl.runtime.layout import Layout
 
 __all__ = [
     "fft",
+    "fft2",
     "fftfreq",
     "fftn",
     "fftshift",
     "hfft",
     "ifft",
+    "ifft2",
     "ifftn",
     "ifftshift",
     "ihfft",
     "irfft",
+    "irfft2",
     "irfftn",
     "rfft",
+    "rfft2",
     "rfftfreq",
     "rfftn",
 ]
 
 
-def _scale(norm: str, length: int, inverse: bool) -> float:
-    """Return the factor of a transform of a length.
+def _scale(norm: str | None, length: int, inverse: bool) -> float:
+    """Return the factor of a transform of a length; None is ``"backward"``, as in NumPy.
 
     Raises `ValueError`: there is no such norm.
     """
+    norm = norm or "backward"
     if norm not in ("backward", "ortho", "forward"):
         raise ValueError(f"norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
     if norm == "ortho":
@@ -71,7 +77,7 @@ def _floating(x: GpuArray) -> GpuArray:
     return cast_to(x, np.dtype("float32") if x.dtype.kind == "f" else default_float(x.context))
 
 
-def _complex(x: GpuArray, n: int | None, axis: int, norm: str, inverse: bool) -> GpuArray:
+def _complex(x: GpuArray, n: int | None, axis: int, norm: str | None, inverse: bool) -> GpuArray:
     x = _floating(x)
     rows, back = as_rows(x, axis)
     length = _length(n, x.shape[axis])
@@ -81,13 +87,46 @@ def _complex(x: GpuArray, n: int | None, axis: int, norm: str, inverse: bool) ->
     return back(_scaled(result, _scale(norm, length, inverse)))
 
 
-def fft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
-    """Return the transforms along a dimension, complex."""
+@takes_arrays
+def fft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
+    """Return the transforms along a dimension.
+
+    Parameters
+    ----------
+    x
+        An array; integers and bools become floatX.
+    n
+        The length that is transformed: longer rows are cut, shorter ones get zeros. None is the length of `axis`.
+    axis
+        The dimension.
+    norm
+        The place of the factor ``1 / n``: ``"backward"`` is in the inverse, ``"forward"`` in this one, ``"ortho"`` its
+        root in both.
+
+    Returns
+    -------
+    GpuArray
+        Complex numbers in the shape of `x`, with length `n` along `axis`. They are complex64 where `x` is float16,
+        float32 or complex64, else complex128.
+
+    Raises
+    ------
+    ValueError
+        `n` is less than one, or there is no such `norm`.
+    IndexError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> xp.fft.fft(xp.asarray([1.0, 0.0, 0.0, 0.0])).tolist()
+    [(1+0j), (1+0j), (1+0j), (1+0j)]
+    """
     return _complex(x, n, axis, norm, inverse=False)
 
 
-def ifft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
-    """Return the inverse transforms along a dimension, complex."""
+@takes_arrays
+def ifft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
+    """Return the inverse of `fft`; the parameters are the same."""
     return _complex(x, n, axis, norm, inverse=True)
 
 
@@ -98,7 +137,8 @@ def _pairs(x: GpuArray) -> GpuArray:
     return GpuArray(x.context, x.buffer, np.dtype(f"float{4 * x.dtype.itemsize}"), layout, x.readonly, x.owner)
 
 
-def rfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+@takes_arrays
+def rfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the transforms of real numbers along a dimension: ``n // 2 + 1`` complex numbers.
 
     Raises `TypeError`: the array is complex.
@@ -115,7 +155,8 @@ def rfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "b
     return back(_scaled(result, _scale(norm, length, inverse=False)))
 
 
-def irfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+@takes_arrays
+def irfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the inverse of `rfft`: `n` real numbers, ``2 * (m - 1)`` if it is None, of m complex ones."""
     wide = _as_complex(x)
     rows, back = as_rows(wide, axis)
@@ -147,26 +188,46 @@ def _axes_and_lengths(
     return places, lengths
 
 
+@takes_arrays
 def fftn(
-    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
-    """Return the transforms over several dimensions, complex."""
+    """Return the transforms over several dimensions.
+
+    Parameters
+    ----------
+    x
+        An array; integers and bools become floatX.
+    s
+        The lengths that are transformed, one for each of `axes`; None are those of `x`.
+    axes
+        The dimensions; None are the last ones, as many as `s` has, or all.
+    norm
+        The place of the factor, as for `fft`.
+
+    Returns
+    -------
+    GpuArray
+        Complex numbers, with the lengths `s` along `axes`.
+    """
     for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
         x = fft(x, n=n, axis=axis, norm=norm)
     return x if x.dtype.kind == "c" else _as_complex(x)
 
 
+@takes_arrays
 def ifftn(
-    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
-    """Return the inverse transforms over several dimensions, complex."""
+    """Return the inverse of `fftn`; the parameters are the same."""
     for axis, n in reversed(list(zip(*_axes_and_lengths(x, s, axes), strict=True))):
         x = ifft(x, n=n, axis=axis, norm=norm)
     return x if x.dtype.kind == "c" else _as_complex(x)
 
 
+@takes_arrays
 def rfftn(
-    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
     """Return the transforms of real numbers over several dimensions; the last of them is halved, as by `rfft`."""
     places, lengths = _axes_and_lengths(x, s, axes)
@@ -176,8 +237,9 @@ def rfftn(
     return result
 
 
+@takes_arrays
 def irfftn(
-    x: GpuArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
     """Return the inverse of `rfftn`."""
     places, lengths = _axes_and_lengths(x, s, axes)
@@ -186,16 +248,54 @@ def irfftn(
     return irfft(x, n=lengths[-1], axis=places[-1], norm=norm)
 
 
-_OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+@takes_arrays
+def fft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the transforms over two dimensions, complex; parameters as of `fftn`."""
+    return fftn(x, s, axes, norm)
 
 
-def hfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
-    """Return the real transforms of numbers with Hermitian symmetry, of which one half is given."""
+@takes_arrays
+def ifft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the inverse transforms over two dimensions, complex; parameters as of `ifftn`."""
+    return ifftn(x, s, axes, norm)
+
+
+@takes_arrays
+def rfft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the transforms of real numbers over two dimensions; parameters as of `rfftn`."""
+    return rfftn(x, s, axes, norm)
+
+
+@takes_arrays
+def irfft2(
+    x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward"
+) -> GpuArray:
+    """Return the inverse of `rfft2`; parameters as of `irfftn`."""
+    return irfftn(x, s, axes, norm)
+
+
+_OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+@takes_arrays
+def hfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
+    """Return the real transforms of numbers with Hermitian symmetry, of which one half is given.
+
+    The result has `n` real numbers along `axis`; None is ``2 * (m - 1)`` for m given ones. Other parameters are as for
+    `fft`.
+    """
     _scale(norm, 1, inverse=False)
     return irfft(elementwise.conj(_as_complex(x)), n=n, axis=axis, norm=_OPPOSITE[norm])
 
 
-def ihfft(x: GpuArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> GpuArray:
+@takes_arrays
+def ihfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
     """Return the inverse of `hfft`: one half of numbers with Hermitian symmetry."""
     _scale(norm, 1, inverse=False)
     result = rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm])
@@ -208,13 +308,13 @@ def _frequencies(numbers: np.ndarray, n: int, d: float, dtype: DTypeLike, device
     return asarray((numbers / (n * d)).astype(target), device=device)
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def fftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
     """Return the frequencies of the elements of a transform of length `n`; `d`: distance of samples."""
     half = (n - 1) // 2 + 1
     return _frequencies(np.concatenate([np.arange(half), np.arange(-(n // 2), 0)]), n, d, dtype, device)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
+def rfftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
     """Return the frequencies of the elements of `rfft` of length `n`; `d`: distance of samples."""
     return _frequencies(np.arange(n // 2 + 1), n, d, dtype, device)
 
@@ -225,11 +325,13 @@ def _shifted(x: GpuArray, axes: Any, sign: int) -> GpuArray:
     return roll(x, tuple(shifts), axis=tuple(places))
 
 
-def fftshift(x: GpuArray, /, *, axes: int | Sequence[int] | None = None) -> GpuArray:
+@takes_arrays
+def fftshift(x: GpuArray, /, axes: int | Sequence[int] | None = None) -> GpuArray:
     """Return a copy with frequency zero in the middle."""
     return _shifted(x, axes, 1)
 
 
-def ifftshift(x: GpuArray, /, *, axes: int | Sequence[int] | None = None) -> GpuArray:
+@takes_arrays
+def ifftshift(x: GpuArray, /, axes: int | Sequence[int] | None = None) -> GpuArray:
     """Return a copy with frequency zero first: the inverse of `fftshift`."""
     return _shifted(x, axes, -1)

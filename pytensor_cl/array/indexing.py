@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.array.arguments import takes_arrays
 from pytensor_cl.array.creation import asarray
-from pytensor_cl.array.dispatch import OPERATIONS, apply, check_writable, common_context
+from pytensor_cl.array.dispatch import OPERATIONS, apply, assign_result, check_writable, common_context
 from pytensor_cl.array.launches import cast_to, copied, copy_into, fill, thread_cache
 from pytensor_cl.array.manipulation import broadcast_to, reshape
 from pytensor_cl.routines.indexing.gather_scatter import Gather, Scatter
-from pytensor_cl.routines.indexing.limits import MAX_MASK_ASSIGNED
 from pytensor_cl.routines.indexing.plan import UNCHECKED_BOUNDS
 from pytensor_cl.routines.nonzero import MaskAssign, Nonzero, Select, mask_mismatch
 from pytensor_cl.runtime.array import GpuArray, basic_index, share_memory
@@ -292,11 +292,6 @@ def _is_whole_mask(x: GpuArray, items: list[Any]) -> bool:
     return items[0].dtype.kind == "b" and items[0].ndim == x.ndim > 0
 
 
-def _is_quickly_assigned(x: GpuArray, items: list[Any]) -> bool:
-    """Return whether values are assigned by a mask, instead of by the places of its true elements."""
-    return _is_whole_mask(x, items) and (x.context.info.schedule != "cpu" or x.size <= MAX_MASK_ASSIGNED)
-
-
 def _masked(x: GpuArray, mask: GpuArray) -> GpuArray:
     cache, key = thread_cache(), (x.context, "select", x.dtype, x.ndim)
     if key not in cache:
@@ -326,6 +321,8 @@ def _source(x: GpuArray, value: Any) -> GpuArray | np.generic:
             raise TypeError(f"a complex value cannot be assigned to an array of {x.dtype}: take its real part")
         if host.ndim == 0:
             return _cast_number(value, x.dtype)
+        if isinstance(value, list | tuple):
+            host = np.asarray(value, x.dtype)  # which checks the range of Python's integers
         return x.context.from_host(host.astype(x.dtype, copy=False))
     if value.context is not x.context:
         return x.context.from_host(value.to_host())
@@ -355,7 +352,7 @@ def assign(x: GpuArray, index: Any, value: Any) -> None:
     if len(items) == 1 and _is_bool(items[0]) and items[0].ndim == x.ndim and _size(source) == 1:
         _assign_masked(x, items[0], source)
         return
-    if isinstance(source, GpuArray) and _is_quickly_assigned(x, items):
+    if isinstance(source, GpuArray) and _is_whole_mask(x, items):
         _assign_values(x, items[0], source, accumulate=False)
         return
     _write(x, items, source, accumulate=False)
@@ -445,6 +442,7 @@ def _write(x: GpuArray, items: list[Any], source: Any, accumulate: bool) -> None
     _enqueue(x, routine, selection, lambda: routine.update(selection.view, values, *selection.indices))
 
 
+@takes_arrays
 def add_at(x: GpuArray, index: Any, value: Any) -> None:
     """Add to elements, as ``numpy.add.at`` does: repeated indices add up, in a fixed order."""
     check_writable(x)
@@ -454,13 +452,16 @@ def add_at(x: GpuArray, index: Any, value: Any) -> None:
         view = basic_index(x, tuple(items))
         view += source
         return
-    if isinstance(source, GpuArray) and _is_quickly_assigned(x, items) and MaskAssign.takes(str(x.dtype), True):
+    if isinstance(source, GpuArray) and _is_whole_mask(x, items) and MaskAssign.takes(str(x.dtype), True):
         _assign_values(x, items[0], source, accumulate=True)
         return
     _write(x, items, source, accumulate=True)
 
 
-def take(x: GpuArray, indices: Any, /, *, axis: int | None = None) -> GpuArray:
+@takes_arrays
+def take(
+    x: GpuArray, indices: Any, /, axis: int | None = None, out: GpuArray | None = None, mode: str = "raise"
+) -> GpuArray:
     """Return elements, or slices along a dimension, by number.
 
     Parameters
@@ -471,20 +472,53 @@ def take(x: GpuArray, indices: Any, /, *, axis: int | None = None) -> GpuArray:
         Integers: an array of the device or the host, or a list; negative ones count from the end.
     axis
         The dimension; None takes from the flattened array.
+    out
+        An array that the result is written into.
+    mode
+        The treatment of indices out of bounds: ``"raise"``; ``"wrap"``, where counting goes on at the other end;
+        ``"clip"``, where they become the first and the last one, negative ones too.
 
     Raises
     ------
+    TypeError
+        The indices are no integers.
     IndexError
         An index of the host is out of bounds. One in a device array is found by the next wait.
     """
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     place = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
-    if isinstance(indices, list | tuple):
-        indices = np.asarray(indices, np.int64) if not len(indices) else np.asarray(indices)
-    return take_index(x, (*(slice(None),) * place, indices))
+    if not isinstance(indices, GpuArray):
+        indices = np.asarray(indices)
+        indices = indices if indices.size else indices.astype(np.int64)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"take: indices are integers, not {indices.dtype}; a mask is taken by x[mask]")
+    if mode != "raise":
+        indices = _within(indices, x.shape[place], mode)
+    result = take_index(x, (*(slice(None),) * place, indices))
+    return result if out is None else assign_result("take", out, result)
 
 
+def _within(indices: Any, length: int, mode: str) -> Any:
+    """Return indices that are in bounds.
+
+    Raises `ValueError`: there is no such mode. Raises `IndexError`: there is nothing to take.
+    """
+    if mode not in ("wrap", "clip"):
+        raise ValueError(f"take: mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
+    if not length and indices.size:
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    if not indices.size:
+        return indices
+    if isinstance(indices, np.ndarray):
+        return indices % length if mode == "wrap" else indices.clip(0, length - 1)
+    wide = cast_to(indices, np.dtype("int64"))
+    if mode == "wrap":
+        return apply(OPERATIONS["remainder"], (wide, length))
+    return apply(OPERATIONS["clip"], (wide, 0, length - 1))
+
+
+@takes_arrays
 def nonzero(x: GpuArray, /) -> tuple[GpuArray, ...]:
     """Return the indices of elements that are not zero, an int64 vector per dimension; waits for the device.
 

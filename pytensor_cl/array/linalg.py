@@ -7,8 +7,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from pytensor_cl.array import elementwise, reductions
+from pytensor_cl.array.arguments import takes_arrays
 from pytensor_cl.array.creation import eye
 from pytensor_cl.array.dispatch import common_context
 from pytensor_cl.array.dtypes import DTypeLike, default_float
@@ -37,6 +39,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "norm",
     "outer",
     "pinv",
     "qr",
@@ -109,6 +112,7 @@ def _routine(x: GpuArray, kind: Any, **options: Any) -> Any:
     return cached((x.context, kind, x.dtype, *options.items()), lambda: kind(x.context, str(x.dtype), **options))
 
 
+@takes_arrays
 def cholesky(x: GpuArray, /, *, upper: bool = False) -> GpuArray:
     """Return the Cholesky factors L of ``x = L @ L.T``, or U of ``x = U.T @ U``.
 
@@ -132,6 +136,7 @@ def cholesky(x: GpuArray, /, *, upper: bool = False) -> GpuArray:
     return factor
 
 
+@takes_arrays
 def cross(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
     """Return cross products of vectors with three elements along a dimension; other dimensions broadcast.
 
@@ -148,6 +153,7 @@ def cross(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
     return moveaxis(result, -1, axis)
 
 
+@takes_arrays
 def det(x: GpuArray, /) -> GpuArray:
     """Return the determinants (...) of matrices (..., n, n)."""
     a = _matrices("det", x, square=True)
@@ -155,6 +161,7 @@ def det(x: GpuArray, /) -> GpuArray:
     return result
 
 
+@takes_arrays
 def slogdet(x: GpuArray, /) -> SlogdetResult:
     """Return the signs, and the logarithms of the absolute values, of the determinants of matrices (..., n, n).
 
@@ -164,16 +171,19 @@ def slogdet(x: GpuArray, /) -> SlogdetResult:
     return SlogdetResult(*_routine(a, Determinant, in_parts=True)(a))
 
 
+@takes_arrays
 def diagonal(x: GpuArray, /, *, offset: int = 0) -> GpuArray:
     """Return a view of the diagonals of matrices, `offset` above the main one."""
     return _diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
+@takes_arrays
 def trace(x: GpuArray, /, *, offset: int = 0, dtype: DTypeLike = None) -> GpuArray:
     """Return the sums of diagonals of matrices, `offset` above the main one; `dtype` is as in `sum`."""
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
+@takes_arrays
 def eigh(x: GpuArray, /) -> EighResult:
     """Return the eigenvalues (..., n) and the eigenvectors (..., n, n) of symmetric or Hermitian matrices.
 
@@ -184,6 +194,7 @@ def eigh(x: GpuArray, /) -> EighResult:
     return EighResult(*_routine(a, SymmetricEigen)(a))
 
 
+@takes_arrays
 def eigvalsh(x: GpuArray, /) -> GpuArray:
     """Return the eigenvalues (..., n), real and in ascending order, of symmetric or Hermitian matrices (..., n, n)."""
     a = _matrices("eigvalsh", x, square=True)
@@ -191,6 +202,7 @@ def eigvalsh(x: GpuArray, /) -> GpuArray:
     return values
 
 
+@takes_arrays
 def inv(x: GpuArray, /) -> GpuArray:
     """Return the inverses of matrices (..., n, n).
 
@@ -203,6 +215,7 @@ def inv(x: GpuArray, /) -> GpuArray:
     return result
 
 
+@takes_arrays
 def matrix_power(x: GpuArray, n: int, /) -> GpuArray:
     """Return powers of square matrices, by repeated squaring; negative ones are those of the inverses."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
@@ -221,7 +234,8 @@ def matrix_power(x: GpuArray, n: int, /) -> GpuArray:
     return copied(result) if result is x else result
 
 
-def qr(x: GpuArray, /, *, mode: str = "reduced") -> QRResult:
+@takes_arrays
+def qr(x: GpuArray, /, mode: str = "reduced") -> QRResult:
     """Return the factors of ``x = Q @ R`` of matrices (..., m, n).
 
     `mode`: ``"reduced"`` for Q (..., m, k) and R (..., k, n) with k = min(m, n); ``"complete"`` for Q (..., m, m) and R
@@ -233,6 +247,7 @@ def qr(x: GpuArray, /, *, mode: str = "reduced") -> QRResult:
     return QRResult(*_routine(a, QR, mode={"reduced": "economic", "complete": "full"}[mode])(a))
 
 
+@takes_arrays
 def solve(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     """Return the solutions of the linear systems ``x1 @ x = x2``.
 
@@ -262,7 +277,8 @@ def solve(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     return result
 
 
-def svd(x: GpuArray, /, *, full_matrices: bool = True) -> SVDResult:
+@takes_arrays
+def svd(x: GpuArray, /, full_matrices: bool = True) -> SVDResult:
     """Return U, S and Vh of ``x = U @ diag(S) @ Vh``; the singular values S are real and in descending order.
 
     Signs of vectors, or their directions in the complex plane, may differ from NumPy's.
@@ -273,6 +289,7 @@ def svd(x: GpuArray, /, *, full_matrices: bool = True) -> SVDResult:
     return SVDResult(*_routine(a, SVD, full_matrices=full_matrices)(a))
 
 
+@takes_arrays
 def svdvals(x: GpuArray, /) -> GpuArray:
     """Return the singular values (..., k), in descending order, of matrices (..., m, n); k = min(m, n)."""
     a = _matrices("svdvals", x)
@@ -290,7 +307,8 @@ def _cutoff(x: GpuArray, values: GpuArray, rtol: Any) -> GpuArray:
     return elementwise.multiply(greatest, rtol)
 
 
-def matrix_rank(x: GpuArray, /, *, rtol: Any = None) -> GpuArray:
+@takes_arrays
+def matrix_rank(x: GpuArray, /, rtol: Any = None) -> GpuArray:
     """Return the ranks (int64) of matrices: how many singular values are above `rtol` times the greatest.
 
     `rtol`: a number, or an array of the batch's shape; None is the larger side times the precision.
@@ -299,7 +317,8 @@ def matrix_rank(x: GpuArray, /, *, rtol: Any = None) -> GpuArray:
     return reductions.count_nonzero(elementwise.greater(values, _cutoff(x, values, rtol)), axis=-1)
 
 
-def pinv(x: GpuArray, /, *, rtol: Any = None) -> GpuArray:
+@takes_arrays
+def pinv(x: GpuArray, /, rtol: Any = None) -> GpuArray:
     """Return the pseudo-inverses (..., n, m) of matrices (..., m, n); `rtol` is as in `matrix_rank`."""
     u, s, vh = svd(x, full_matrices=False)
     if rtol is None:
@@ -309,6 +328,7 @@ def pinv(x: GpuArray, /, *, rtol: Any = None) -> GpuArray:
     return matmul(elementwise.multiply(_adjoint(vh), inverse[..., None, :]), _adjoint(u))
 
 
+@takes_arrays
 def vector_norm(x: GpuArray, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> GpuArray:
     """Return norms of vectors.
 
@@ -339,6 +359,33 @@ def vector_norm(x: GpuArray, /, *, axis: Any = None, keepdims: bool = False, ord
     return elementwise.pow(total, 1.0 / ord)
 
 
+@takes_arrays
+def norm(x: GpuArray, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> GpuArray:
+    """Return norms of vectors or of matrices, as `numpy.linalg.norm` does.
+
+    Parameters
+    ----------
+    x
+        An array.
+    ord
+        The kind of norm, that of `vector_norm` or `matrix_norm`. None is the root of the sum of squares.
+    axis
+        One dimension for norms of vectors, two for those of matrices. None is all: with `ord`, those of a matrix if `x`
+        is one.
+    keepdims
+        Whether the dimensions stay, with length 1.
+    """
+    if axis is None and ord is not None and x.ndim not in (1, 2):
+        raise ValueError(f"norm: an array of shape {x.shape} is neither a vector nor a matrix: pass axis")
+    is_matrix = (axis is None and x.ndim == 2 and ord is not None) or (isinstance(axis, tuple) and len(axis) == 2)
+    if not is_matrix:
+        return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+    places = (x.ndim - 2, x.ndim - 1) if axis is None else normalize_axis_tuple(axis, x.ndim, "axis")
+    result = matrix_norm(moveaxis(x, places, (-2, -1)), keepdims=keepdims, ord="fro" if ord is None else ord)
+    return moveaxis(result, (-2, -1), places) if keepdims else result
+
+
+@takes_arrays
 def matrix_norm(x: GpuArray, /, *, keepdims: bool = False, ord: Any = "fro") -> GpuArray:
     """Return norms of matrices.
 
@@ -353,7 +400,8 @@ def matrix_norm(x: GpuArray, /, *, keepdims: bool = False, ord: Any = "fro") -> 
         result = (reductions.max if ord > 0 else reductions.min)(rows, axis=(-2, -1), keepdims=True)
     elif ord in (2, -2, "nuc"):
         values = svdvals(x)
-        total = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, axis=-1)
+        totals: dict[Any, Any] = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}
+        total = totals[ord](values, axis=-1)
         result = total[..., None, None]
     else:
         raise ValueError(f"linalg.matrix_norm: there is no norm {ord!r}")

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from pytensor_cl.array.arguments import check_arrays, takes_arrays
 from pytensor_cl.array.dispatch import common_context
 from pytensor_cl.array.launches import copied, copy_into
 from pytensor_cl.routines.indexing.diagonal import diagonal as diagonal_layout
@@ -16,17 +18,21 @@ from pytensor_cl.runtime.layout import Layout
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
-    return (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+    """Return integers, which are given as one or as a sequence.
+
+    Raises `TypeError`: one is no integer.
+    """
+    return (index(shape),) if hasattr(shape, "__index__") else tuple(map(index, shape))
 
 
-def _check_arrays(name: str, arrays: Sequence[Any]) -> None:
-    for x in arrays:
-        if not isinstance(x, GpuArray):
-            raise TypeError(f"{name} takes device arrays, not {type(x).__name__}: upload it, asarray(x)")
+def _check_order(name: str, order: str) -> None:
+    if order not in ("C", "F"):
+        raise ValueError(f"{name}: order must be 'C' or 'F', not {order!r}")
 
 
-def reshape(x: GpuArray, /, shape: Any, *, copy: bool | None = None) -> GpuArray:
-    """Return the elements in C order in another shape.
+@takes_arrays
+def reshape(x: GpuArray, /, shape: Any, *, copy: bool | None = None, order: str = "C") -> GpuArray:
+    """Return the elements in another shape.
 
     Parameters
     ----------
@@ -36,6 +42,8 @@ def reshape(x: GpuArray, /, shape: Any, *, copy: bool | None = None) -> GpuArray
         An integer, or a sequence of integers; one of them may be -1, which stands for what the others leave.
     copy
         True copies; None copies where a view is not possible; False raises instead.
+    order
+        The order in which elements are read and written: ``"C"``, or ``"F"`` with the first dimension the fastest.
 
     Raises
     ------
@@ -43,6 +51,9 @@ def reshape(x: GpuArray, /, shape: Any, *, copy: bool | None = None) -> GpuArray
         The size differs, or `copy` is False and a copy is necessary.
     """
     wanted = _lengths(shape)
+    if order != "C":
+        _check_order("reshape", order)
+        return reshape(x.T, wanted[::-1], copy=copy).T
     if wanted.count(-1) > 1 or any(n < -1 for n in wanted):
         raise ValueError(f"reshape: shape {wanted} may have one -1, and no other negative length")
     if -1 in wanted:
@@ -59,11 +70,16 @@ def reshape(x: GpuArray, /, shape: Any, *, copy: bool | None = None) -> GpuArray
     return dense.with_layout(Layout.contiguous(wanted))
 
 
-def ravel(x: GpuArray, /) -> GpuArray:
-    """Return the elements in C order as a vector: a view where one is possible."""
+@takes_arrays
+def ravel(x: GpuArray, /, order: str = "C") -> GpuArray:
+    """Return the elements as a vector: a view where one is possible; `order` is that of `reshape`."""
+    if order != "C":
+        _check_order("ravel", order)
+        x = x.T
     return reshape(x, (-1,)) if x.size else reshape(x, (0,))
 
 
+@takes_arrays
 def permute_dims(x: GpuArray, /, axes: Sequence[int]) -> GpuArray:
     """Return a view with the dimensions in another order, `axes`."""
     order = normalize_axis_tuple(axes, x.ndim, "axes")
@@ -72,11 +88,13 @@ def permute_dims(x: GpuArray, /, axes: Sequence[int]) -> GpuArray:
     return x.with_layout(x.layout.transpose(order))
 
 
+@takes_arrays
 def transpose(x: GpuArray, /, axes: Sequence[int] | None = None) -> GpuArray:
     """Return a view with the dimensions in another order; None reverses them."""
     return x.T if axes is None else permute_dims(x, axes)
 
 
+@takes_arrays
 def matrix_transpose(x: GpuArray, /) -> GpuArray:
     """Return a view with the last two dimensions exchanged.
 
@@ -87,16 +105,34 @@ def matrix_transpose(x: GpuArray, /) -> GpuArray:
     return swapaxes(x, -1, -2)
 
 
+@takes_arrays
 def swapaxes(x: GpuArray, axis1: int, axis2: int, /) -> GpuArray:
-    """Return a view with two dimensions exchanged."""
+    """Return a view with the dimensions `axis1` and `axis2` exchanged.
+
+    Raises `AxisError`, an `IndexError`: there is no such dimension.
+    """
     order = list(range(x.ndim))
     first, second = normalize_axis_index(axis1, x.ndim), normalize_axis_index(axis2, x.ndim)
     order[first], order[second] = order[second], order[first]
     return x.with_layout(x.layout.transpose(order))
 
 
+@takes_arrays
 def moveaxis(x: GpuArray, source: Any, destination: Any, /) -> GpuArray:
-    """Return a view with dimensions moved to other places."""
+    """Return a view with dimensions moved to other places; the others keep their order.
+
+    Parameters
+    ----------
+    x
+        An array.
+    source, destination
+        Places of the dimensions before and after: an integer, or a sequence of integers.
+
+    Raises
+    ------
+    ValueError
+        A place is given twice, or the numbers of places differ.
+    """
     sources = normalize_axis_tuple(source, x.ndim, "source")
     targets = normalize_axis_tuple(destination, x.ndim, "destination")
     if len(sources) != len(targets):
@@ -107,12 +143,13 @@ def moveaxis(x: GpuArray, source: Any, destination: Any, /) -> GpuArray:
     return x.with_layout(x.layout.transpose(order))
 
 
+@takes_arrays
 def expand_dims(x: GpuArray, /, axis: int | Sequence[int]) -> GpuArray:
     """Return a view with new dimensions of length 1; `axis`: their places in the result.
 
     Raises `IndexError`: a place is out of bounds.
     """
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = _lengths(axis)
     ndim = x.ndim + len(axes)
     if any(not -ndim <= a < ndim for a in axes):
         raise IndexError(f"expand_dims: axis {axis} is out of bounds for a result of {ndim} dimensions")
@@ -121,6 +158,7 @@ def expand_dims(x: GpuArray, /, axis: int | Sequence[int]) -> GpuArray:
     return x.with_layout(x.layout.dimshuffle(tuple("x" if a in places else next(own) for a in range(ndim))))
 
 
+@takes_arrays
 def squeeze(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray:
     """Return a view without dimensions of length 1: `axis`, or all.
 
@@ -133,6 +171,7 @@ def squeeze(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray
     return x.with_layout(x.layout.dimshuffle(tuple(a for a in range(x.ndim) if a not in axes)))
 
 
+@takes_arrays
 def broadcast_to(x: GpuArray, /, shape: Any) -> GpuArray:
     """Return a view in which dimensions are repeated; it is read-only, as its elements share places.
 
@@ -146,6 +185,7 @@ def broadcast_arrays(*arrays: GpuArray) -> list[GpuArray]:
 
     Raises `ValueError`: they do not broadcast.
     """
+    check_arrays("broadcast_arrays", arrays)
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
     return [broadcast_to(x, shape) for x in arrays]
 
@@ -165,7 +205,7 @@ def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> list[GpuArray]:
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}")
-    _check_arrays("meshgrid", arrays)
+    check_arrays("meshgrid", arrays)
     if len({x.dtype for x in arrays}) > 1:
         raise ValueError(f"meshgrid: the vectors must have one dtype, not {', '.join(str(x.dtype) for x in arrays)}")
     order = list(range(len(arrays)))
@@ -179,13 +219,15 @@ def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> list[GpuArray]:
     return [copied(broadcast_to(line, shape)) for line in lines]
 
 
-def flip(x: GpuArray, /, *, axis: int | Sequence[int] | None = None) -> GpuArray:
+@takes_arrays
+def flip(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray:
     """Return a view with the elements in the reverse order along `axis`, or along all dimensions."""
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim, "axis")
     backwards = slice(None, None, -1)
     return x[tuple(backwards if a in axes else slice(None) for a in range(x.ndim))]
 
 
+@takes_arrays
 def unstack(x: GpuArray, /, *, axis: int = 0) -> tuple[GpuArray, ...]:
     """Return the views of the parts along a dimension, without it."""
     return tuple(moveaxis(x, axis, 0)) if x.ndim else _no_dimension("unstack")
@@ -195,13 +237,19 @@ def _no_dimension(name: str) -> Any:
     raise ValueError(f"{name} needs an array of one dimension or more")
 
 
-def diagonal(x: GpuArray, /, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> GpuArray:
+@takes_arrays
+def diagonal(x: GpuArray, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> GpuArray:
     """Return a view of the diagonals of two dimensions, in a new last dimension, `offset` above the main one."""
     first, second = normalize_axis_tuple((axis1, axis2), x.ndim, "axis")
     return x.with_layout(diagonal_layout(x.layout, offset, first, second))
 
 
-def concat(arrays: Sequence[GpuArray], /, *, axis: int | None = 0) -> GpuArray:
+def _check_axis_is_no_array(name: str, axis: Any) -> None:
+    if isinstance(axis, GpuArray):
+        raise TypeError(f"{name} takes the arrays as one sequence: {name}([x1, x2])")
+
+
+def concat(arrays: Sequence[GpuArray], /, axis: int | None = 0) -> GpuArray:
     """Concatenate arrays along a dimension.
 
     Parameters
@@ -216,10 +264,11 @@ def concat(arrays: Sequence[GpuArray], /, *, axis: int | None = 0) -> GpuArray:
     ValueError
         The shapes do not fit, or there are no arrays.
     """
+    _check_axis_is_no_array("concat", axis)
     arrays = list(arrays)
     if not arrays:
         raise ValueError("concat needs at least one array")
-    _check_arrays("concat", arrays)
+    check_arrays("concat", arrays)
     context = common_context("concat", arrays)
     if axis is None:
         arrays, axis = [reshape(x, (x.size,)) for x in arrays], 0
@@ -248,40 +297,44 @@ def concat(arrays: Sequence[GpuArray], /, *, axis: int | None = 0) -> GpuArray:
 concatenate = concat
 
 
-def stack(arrays: Sequence[GpuArray], /, *, axis: int = 0) -> GpuArray:
+def stack(arrays: Sequence[GpuArray], /, axis: int = 0) -> GpuArray:
     """Concatenate arrays of one shape along a new dimension.
 
     Raises `ValueError`: the shapes differ.
     """
+    _check_axis_is_no_array("stack", axis)
     arrays = list(arrays)
-    _check_arrays("stack", arrays)
+    check_arrays("stack", arrays)
     if len({x.shape for x in arrays}) != 1:
         raise ValueError(f"stack: the arrays must have one shape, not {', '.join(str(x.shape) for x in arrays)}")
     place = normalize_axis_index(axis, arrays[0].ndim + 1)
     return concat([expand_dims(x, axis=place) for x in arrays], axis=place)
 
 
-def _at_least(x: GpuArray, ndim: int) -> GpuArray:
+def _at_least(name: str, x: GpuArray, ndim: int) -> GpuArray:
+    check_arrays(name, (x,))
     return reshape(x, (1,) * (ndim - x.ndim) + x.shape) if x.ndim < ndim else x
 
 
 def hstack(arrays: Sequence[GpuArray], /) -> GpuArray:
     """Concatenate arrays along the second dimension; vectors along their only one."""
-    arrays = [_at_least(x, 1) for x in arrays]
+    arrays = [_at_least("hstack", x, 1) for x in arrays]
     return concat(arrays, axis=0 if arrays and arrays[0].ndim == 1 else 1)
 
 
 def vstack(arrays: Sequence[GpuArray], /) -> GpuArray:
     """Concatenate arrays along the first dimension; vectors become rows."""
-    return concat([_at_least(x, 2) for x in arrays], axis=0)
+    return concat([_at_least("vstack", x, 2) for x in arrays], axis=0)
 
 
 def dstack(arrays: Sequence[GpuArray], /) -> GpuArray:
     """Concatenate arrays along the third dimension; matrices get one."""
-    return concat([_at_least(x, 2)[..., None] if x.ndim < 3 else x for x in arrays], axis=2)
+    matrices = [_at_least("dstack", x, 2) for x in arrays]
+    return concat([x[..., None] if x.ndim < 3 else x for x in matrices], axis=2)
 
 
-def array_split(x: GpuArray, sections: Any, /, *, axis: int = 0) -> list[GpuArray]:
+@takes_arrays
+def array_split(x: GpuArray, sections: Any, /, axis: int = 0) -> list[GpuArray]:
     """Return views of parts of an array along a dimension.
 
     `sections`: the number of parts, whose lengths differ by one at most, or the places where parts begin.
@@ -300,7 +353,8 @@ def array_split(x: GpuArray, sections: Any, /, *, axis: int = 0) -> list[GpuArra
     return [x[(*before, slice(low, high))] for low, high in pairwise(borders)]
 
 
-def split(x: GpuArray, sections: Any, /, *, axis: int = 0) -> list[GpuArray]:
+@takes_arrays
+def split(x: GpuArray, sections: Any, /, axis: int = 0) -> list[GpuArray]:
     """Return views of parts as `array_split` does.
 
     Raises `ValueError`: the number of parts does not divide the length.
@@ -315,35 +369,39 @@ def _checked_dimensions(name: str, x: GpuArray, least: int) -> None:
         raise ValueError(f"{name}: only arrays of {least} or more dimensions are split so, not of {x.ndim}")
 
 
+@takes_arrays
 def hsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
     """Return views of parts along the second dimension, of a vector along its only one, as `split` does."""
     _checked_dimensions("hsplit", x, 1)
     return split(x, sections, axis=min(1, x.ndim - 1))
 
 
+@takes_arrays
 def vsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
     """Return views of parts of a matrix, or of more dimensions, along the first one, as `split` does."""
     _checked_dimensions("vsplit", x, 2)
     return split(x, sections, axis=0)
 
 
+@takes_arrays
 def dsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
     """Return views of parts along the third dimension, as `split` does."""
     _checked_dimensions("dsplit", x, 3)
     return split(x, sections, axis=2)
 
 
-def roll(x: GpuArray, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> GpuArray:
+@takes_arrays
+def roll(x: GpuArray, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> GpuArray:
     """Return a copy whose elements are moved by `shift` places; those past the end come first.
 
     `axis`: one dimension for each shift; None moves the elements of the flattened array.
     """
     if axis is None:
-        if not isinstance(shift, int):
-            raise ValueError("roll of the flattened array takes one shift")
+        if not hasattr(shift, "__index__"):
+            raise TypeError(f"roll of the flattened array takes one integer, not {shift!r}")
         return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    axes, shifts = _lengths(axis), _lengths(shift)
+    shifts = shifts * len(axes) if hasattr(shift, "__index__") else shifts
     if len(axes) != len(shifts):
         raise ValueError(f"roll: there are {len(shifts)} shifts for {len(axes)} axes")
     places = [0] * x.ndim
@@ -367,6 +425,7 @@ def _roll(target: GpuArray, source: GpuArray, shifts: list[int]) -> None:
     _roll(target[(*before, slice(0, shift))], source[(*before, slice(length - shift, length))], rest)
 
 
+@takes_arrays
 def tile(x: GpuArray, repetitions: int | Sequence[int], /) -> GpuArray:
     """Return an array that repeats `x` along each dimension, as `numpy.tile` does."""
     counts = _lengths(repetitions)
@@ -379,11 +438,13 @@ def tile(x: GpuArray, repetitions: int | Sequence[int], /) -> GpuArray:
     return reshape(copied(repeated), tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
+@takes_arrays
 def ascontiguousarray(x: GpuArray, /) -> GpuArray:
     """Return the array itself if its elements follow one another in C order, else a copy in which they do."""
     return x if x.layout.is_contiguous else copied(x)
 
 
+@takes_arrays
 def asfortranarray(x: GpuArray, /) -> GpuArray:
     """Return the array itself if its elements follow one another in Fortran's order, else a copy in which they do."""
     return ascontiguousarray(x.T).T

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.array import elementwise, reductions
+from pytensor_cl.array.arguments import takes_arrays
 from pytensor_cl.array.dispatch import assign_result, common_context
 from pytensor_cl.array.launches import cast_to
 from pytensor_cl.array.manipulation import broadcast_to, permute_dims, reshape
@@ -104,6 +105,7 @@ def _matrices(context: Context, a: GpuArray, b: GpuArray, dtype: str) -> GpuArra
     return _routine(context, BatchedGemm, dtype)(left, right)[0]
 
 
+@takes_arrays
 def vecdot(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
     """Return inner products along a dimension; that of complex numbers takes the conjugate of `x1`."""
     if not -min(x1.ndim, x2.ndim) <= axis < min(x1.ndim, x2.ndim):
@@ -115,7 +117,8 @@ def vecdot(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
     return reductions.sum(elementwise.multiply(left, x2), axis=axis, dtype=dtype)
 
 
-def tensordot(x1: GpuArray, x2: GpuArray, /, *, axes: int | Sequence[Sequence[int]] = 2) -> GpuArray:
+@takes_arrays
+def tensordot(x1: GpuArray, x2: GpuArray, /, axes: int | Sequence[Sequence[int]] = 2) -> GpuArray:
     """Return the sums of products over dimensions of two arrays.
 
     `axes`: how many of the last dimensions of `x1` and the first of `x2`; or the dimensions of each.
@@ -138,6 +141,7 @@ def tensordot(x1: GpuArray, x2: GpuArray, /, *, axes: int | Sequence[Sequence[in
     return reshape(matmul(left, right), (*(x1.shape[a] for a in rows), *(x2.shape[a] for a in columns)))
 
 
+@takes_arrays
 def dot(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     """Return the product of NumPy's ``dot``: of numbers, vectors and matrices, and sums over the last dimension."""
     if not x1.ndim or not x2.ndim:
@@ -147,8 +151,12 @@ def dot(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
     return tensordot(x1, x2, axes=((x1.ndim - 1,), (max(0, x2.ndim - 2),)))
 
 
+@takes_arrays
 def outer(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
-    """Return the products of all pairs of elements of two vectors, a matrix."""
+    """Return the matrix of the products ``x1[i] * x2[j]`` of two vectors.
+
+    Raises `ValueError`: an array is no vector.
+    """
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer takes vectors, not shapes {x1.shape} and {x2.shape}")
     return elementwise.multiply(x1[:, None], x2[None, :])

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pytensor import scalar as ps
 
 from pytensor_cl.array import elementwise
+from pytensor_cl.array.arguments import takes_arrays
 from pytensor_cl.array.dispatch import assign_result
 from pytensor_cl.array.dtypes import DTypeLike, default_float
 from pytensor_cl.array.launches import cast_to, copied, thread_cache
@@ -116,8 +117,9 @@ def _finished(name: str, result: GpuArray, out: GpuArray | None) -> GpuArray:
     return result if out is None else assign_result(name, out, result)
 
 
+@takes_arrays
 def sum(
-    x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
+    x: GpuArray, /, axis: Axis = None, dtype: DTypeLike = None, out: GpuArray | None = None, keepdims: bool = False
 ) -> GpuArray:
     """Return sums along dimensions.
 
@@ -146,8 +148,9 @@ def sum(
     return _finished("sum", reduce("add", source, axis, keepdims, target), out)
 
 
+@takes_arrays
 def prod(
-    x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
+    x: GpuArray, /, axis: Axis = None, dtype: DTypeLike = None, out: GpuArray | None = None, keepdims: bool = False
 ) -> GpuArray:
     """Return products along dimensions; the parameters are those of `sum`."""
     target = total_dtype(x.dtype, dtype)
@@ -164,7 +167,8 @@ def _extremum(name: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
     return reduce({"max": "maximum", "min": "minimum"}[name], x, axis, keepdims, x.dtype, x.dtype)
 
 
-def max(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+@takes_arrays
+def max(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
     """Return the greatest elements along dimensions; NaN where one is. The parameters are those of `sum`.
 
     Raises `ValueError`: there are no elements.
@@ -172,7 +176,8 @@ def max(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuAr
     return _finished("max", _extremum("max", x, axis, keepdims), out)
 
 
-def min(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+@takes_arrays
+def min(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
     """Return the least elements along dimensions; NaN where one is. The parameters are those of `sum`.
 
     Raises `ValueError`: there are no elements.
@@ -185,17 +190,20 @@ def _truth(operation: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
     return reduce(operation, x if x.dtype == truth else cast_to(x, truth), axis, keepdims, truth, truth)
 
 
-def all(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+@takes_arrays
+def all(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
     """Return whether all elements along dimensions are true. The parameters are those of `sum`."""
     return _finished("all", _truth("and", x, axis, keepdims), out)
 
 
-def any(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False, out: GpuArray | None = None) -> GpuArray:
+@takes_arrays
+def any(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
     """Return whether an element along dimensions is true. The parameters are those of `sum`."""
     return _finished("any", _truth("or", x, axis, keepdims), out)
 
 
-def count_nonzero(x: GpuArray, /, *, axis: Axis = None, keepdims: bool = False) -> GpuArray:
+@takes_arrays
+def count_nonzero(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
     """Return how many elements along dimensions are not zero, as int64."""
     return sum(x if x.dtype.kind == "b" else cast_to(x, np.dtype("bool")), axis=axis, keepdims=keepdims)
 
@@ -204,8 +212,9 @@ def _count(x: GpuArray, axes: Sequence[int]) -> int:
     return int(np.prod([x.shape[a] for a in axes], dtype=object)) if axes else 1
 
 
+@takes_arrays
 def mean(
-    x: GpuArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False, out: GpuArray | None = None
+    x: GpuArray, /, axis: Axis = None, dtype: DTypeLike = None, out: GpuArray | None = None, keepdims: bool = False
 ) -> GpuArray:
     """Return means along dimensions; of integers they are floatX. The parameters are those of `sum`."""
     target = np.dtype(dtype) if dtype is not None else x.dtype if x.dtype.kind in "fc" else default_float(x.context)
@@ -224,11 +233,12 @@ def _number(value: float, dtype: np.dtype) -> Any:
     return dtype.type(value)
 
 
+@takes_arrays
 def var(
     x: GpuArray,
     /,
-    *,
     axis: Axis = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
     out: GpuArray | None = None,
@@ -297,11 +307,12 @@ def _moment_function(source: np.dtype, dtype: np.dtype, is_root: bool) -> RowFun
     )
 
 
+@takes_arrays
 def std(
     x: GpuArray,
     /,
-    *,
     axis: Axis = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
     out: GpuArray | None = None,

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytensor_cl.array.creation import arange, zeros
+from pytensor_cl.array.arguments import takes_arrays
+from pytensor_cl.array.creation import arange, full, zeros
 from pytensor_cl.array.dispatch import common_context, number_of
 from pytensor_cl.array.indexing import take_index
 from pytensor_cl.array.launches import cast_to, copied
@@ -37,7 +38,8 @@ def _sorted(kind: Any, name: str, x: GpuArray, axis: int, descending: bool) -> G
     return back(routine(rows)[0])
 
 
-def sort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> GpuArray:
+@takes_arrays
+def sort(x: GpuArray, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> GpuArray:
     """Return the elements in ascending, or in descending, order along a dimension.
 
     Parameters
@@ -49,7 +51,7 @@ def sort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable: bo
     descending
         Whether the greatest element comes first. NaN is greater than any number.
     stable
-        Ignored: equal elements cannot be told apart.
+        Ignored: equal elements cannot be told apart, but for zeros, of which -0.0 comes first.
 
     Raises
     ------
@@ -59,7 +61,8 @@ def sort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable: bo
     return _sorted(Sort, "sort", x, axis, descending)
 
 
-def argsort(x: GpuArray, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> GpuArray:
+@takes_arrays
+def argsort(x: GpuArray, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> GpuArray:
     """Return the indices (int64) that sort an array along a dimension; equal elements keep their order.
 
     The parameters are those of `sort`.
@@ -81,7 +84,8 @@ def _extreme(kind: Any, name: str, x: GpuArray, axis: int | None, keepdims: bool
     return routine(view)[0].with_layout(Layout.contiguous(shape))
 
 
-def argmax(x: GpuArray, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
+@takes_arrays
+def argmax(x: GpuArray, /, axis: int | None = None, *, keepdims: bool = False) -> GpuArray:
     """Return the indices (int64) of greatest elements along a dimension; the first of equal ones, the first NaN.
 
     `axis`: None searches the flattened array. Raises `ValueError`: there are no elements.
@@ -89,7 +93,8 @@ def argmax(x: GpuArray, /, *, axis: int | None = None, keepdims: bool = False) -
     return _extreme(Argmax, "argmax", x, axis, keepdims)
 
 
-def argmin(x: GpuArray, /, *, axis: int | None = None, keepdims: bool = False) -> GpuArray:
+@takes_arrays
+def argmin(x: GpuArray, /, axis: int | None = None, *, keepdims: bool = False) -> GpuArray:
     """Return the indices (int64) of least elements along a dimension; the first of equal ones, the first NaN.
 
     `axis`: None searches the flattened array. Raises `ValueError`: there are no elements.
@@ -97,7 +102,8 @@ def argmin(x: GpuArray, /, *, axis: int | None = None, keepdims: bool = False) -
     return _extreme(Argmin, "argmin", x, axis, keepdims)
 
 
-def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArray | None = None) -> GpuArray:
+@takes_arrays
+def searchsorted(x1: GpuArray, x2: Any, /, side: str = "left", sorter: GpuArray | None = None) -> GpuArray:
     """Return the indices (int64) where values belong in a sorted vector.
 
     Parameters
@@ -117,7 +123,12 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
         raise ValueError(f"searchsorted searches a vector, not an array of shape {x1.shape}")
     _check_order("searchsorted", x1)
     if not isinstance(x2, GpuArray):
-        x2 = x1.context.from_host(np.asarray(number_of(x2), np.result_type(x1.dtype, x2)))
+        number = number_of(x2)
+        try:
+            host = np.asarray(number, np.result_type(x1.dtype, number))
+        except OverflowError:  # all elements are on one side of it
+            host = np.asarray(number)
+        x2 = x1.context.from_host(host)
     common_context("searchsorted", [x1, x2] if sorter is None else [x1, x2, sorter])
     half = np.dtype("float16")
     if (x1.dtype == half) != (x2.dtype == half):
@@ -136,14 +147,42 @@ def searchsorted(x1: GpuArray, x2: Any, /, *, side: str = "left", sorter: GpuArr
     return reshape(found, x2.shape)
 
 
+@takes_arrays
 def unique(
     x: GpuArray,
     equal_nan: bool = True,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
+) -> GpuArray | tuple[GpuArray, ...]:
+    """Return the distinct elements in ascending order, as `numpy.unique` does; waits for the device.
+
+    Parameters
+    ----------
+    x
+        An array, which is flattened.
+    equal_nan
+        Whether all NaN count as one element.
+    return_index, return_inverse, return_counts
+        Whether the result is a tuple, in which follow: where each element comes first, which of them each element of
+        `x` is, and how often each comes.
+
+    Examples
+    --------
+    >>> values, counts = xp.unique(x, return_counts=True)  # doctest: +SKIP
+    """
+    found = _unique(x, equal_nan, return_index, return_inverse, return_counts)
+    return found if len(found) > 1 else found[0]
+
+
+def _unique(
+    x: GpuArray,
+    equal_nan: bool,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
 ) -> tuple[GpuArray, ...]:
-    """Return what `numpy.unique` does, always as a tuple; waits for the device."""
+    """Return the results of `unique` as a tuple."""
     wanted: dict[str, Any] = {
         "return_index": return_index,
         "return_inverse": return_inverse,
@@ -180,30 +219,35 @@ class UniqueInverse(NamedTuple):
     inverse_indices: GpuArray
 
 
+@takes_arrays
 def unique_all(x: GpuArray, /) -> UniqueAll:
     """Return the distinct elements in ascending order, where each comes first, the number of each, and counts.
 
     Waits for the device. Every NaN is an element of its own.
     """
-    return UniqueAll(*unique(x, False, return_index=True, return_inverse=True, return_counts=True))
+    return UniqueAll(*_unique(x, False, return_index=True, return_inverse=True, return_counts=True))
 
 
+@takes_arrays
 def unique_counts(x: GpuArray, /) -> UniqueCounts:
     """Return the distinct elements in ascending order, and how often each comes; waits for the device."""
-    return UniqueCounts(*unique(x, False, return_counts=True))
+    return UniqueCounts(*_unique(x, False, return_counts=True))
 
 
+@takes_arrays
 def unique_inverse(x: GpuArray, /) -> UniqueInverse:
     """Return the distinct elements in ascending order, and which of them each element is; waits for the device."""
-    return UniqueInverse(*unique(x, False, return_inverse=True))
+    return UniqueInverse(*_unique(x, False, return_inverse=True))
 
 
+@takes_arrays
 def unique_values(x: GpuArray, /) -> GpuArray:
     """Return the distinct elements in ascending order; waits for the device."""
-    return unique(x, False)[0]
+    return _unique(x, False)[0]
 
 
-def take_along_axis(x: GpuArray, indices: GpuArray, /, *, axis: int = -1) -> GpuArray:
+@takes_arrays
+def take_along_axis(x: GpuArray, indices: GpuArray, /, axis: int = -1) -> GpuArray:
     """Return elements along a dimension, by an array of indices of as many dimensions.
 
     Raises `IndexError`, at the next wait: an index is out of bounds.
@@ -244,8 +288,9 @@ def _cumulative(
     return back(result)
 
 
+@takes_arrays
 def cumulative_sum(
-    x: GpuArray, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: GpuArray, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> GpuArray:
     """Return the sums of each element and all before it along a dimension.
 
@@ -263,25 +308,30 @@ def cumulative_sum(
     return _cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
 
 
+@takes_arrays
 def cumulative_prod(
-    x: GpuArray, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: GpuArray, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> GpuArray:
     """Return the products of each element and all before it along a dimension; parameters as in `cumulative_sum`."""
     return _cumulative("cumulative_prod", "mul", x, axis, dtype, include_initial)
 
 
-def diff(
-    x: GpuArray, /, n: int = 1, axis: int = -1, prepend: GpuArray | None = None, append: GpuArray | None = None
-) -> GpuArray:
+@takes_arrays
+def diff(x: GpuArray, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> GpuArray:
     """Return differences of neighbours along a dimension, `n` times; the order of arguments is NumPy's.
 
-    `prepend`, `append`: arrays that are put before, and after, along the dimension.
+    `prepend`, `append`: arrays that are put before, and after, along the dimension; a number is put once.
     """
     if n < 0:
         raise ValueError(f"diff: n must not be negative, it is {n}")
-    parts = [part for part in (prepend, x, append) if part is not None]
-    x = concat(parts, axis=axis) if len(parts) > 1 else x
     place = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    line = (*x.shape[:place], 1, *x.shape[place + 1 :])
+    parts = [
+        part if isinstance(part, GpuArray) and part.ndim else full(line, part, device=x.context.name)
+        for part in (prepend, x, append)
+        if part is not None
+    ]
+    x = concat(parts, axis=place) if len(parts) > 1 else x
     before = (slice(None),) * place
     for _ in range(n):
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
@@ -289,7 +339,8 @@ def diff(
     return copied(x) if not n else x
 
 
-def repeat(x: GpuArray, repeats: Any, /, *, axis: int | None = None) -> GpuArray:
+@takes_arrays
+def repeat(x: GpuArray, repeats: Any, /, axis: int | None = None) -> GpuArray:
     """Repeat each element along a dimension.
 
     Parameters

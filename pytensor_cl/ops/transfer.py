@@ -158,10 +158,17 @@ def gpu_from_host(x: Any, target: str | None = None) -> GpuArrayVariable:
     target
         Name of a context; None is the default one.
 
+    Returns
+    -------
+    GpuArrayVariable
+        A variable of the same dtype and static shape; ``x.transfer(target)`` makes it too.
+
     Raises
     ------
     ContextNotDefined
         There is no such context.
+    TypeError
+        `x` is a string.
     """
     default = default_context_name()
     name = target or default

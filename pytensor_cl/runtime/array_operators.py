@@ -180,8 +180,8 @@ class ArrayOperators:
         self.imag[...] = value
 
     def conj(self) -> Self:
-        """Return complex conjugates."""
-        return _above("elementwise").conj(self)
+        """Return complex conjugates; a real array itself."""
+        return _above("elementwise").conj(self) if self.dtype.kind == "c" else self  # type: ignore[attr-defined]
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
         """Limit elements to a range (`pytensor_cl.array.clip`)."""
@@ -242,14 +242,12 @@ class ArrayOperators:
         self[...] = _above("sorting").sort(self, axis=axis)
 
     def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """Return cumulative sums; None is that of the flattened array (`pytensor_cl.array.cumulative_sum`)."""
-        source = self.ravel() if axis is None else self
-        return _above("sorting").cumulative_sum(source, axis=axis, dtype=dtype)
+        """Return cumulative sums; None is that of the flattened array (`pytensor_cl.array.cumsum`)."""
+        return _above("statistics").cumsum(self, axis, dtype)
 
     def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """Return cumulative products; None is that of the flattened array (`pytensor_cl.array.cumulative_prod`)."""
-        source = self.ravel() if axis is None else self
-        return _above("sorting").cumulative_prod(source, axis=axis, dtype=dtype)
+        """Return cumulative products; None is that of the flattened array (`pytensor_cl.array.cumprod`)."""
+        return _above("statistics").cumprod(self, axis, dtype)
 
     # Shapes
 
@@ -258,18 +256,18 @@ class ArrayOperators:
         """The array with its last two dimensions exchanged; a view."""
         return _above("manipulation").matrix_transpose(self)
 
-    def reshape(self, *shape: Any, copy: bool | None = None) -> Self:
+    def reshape(self, *shape: Any, copy: bool | None = None, order: str = "C") -> Self:
         """Return the elements in another shape: integers, or one sequence (`pytensor_cl.array.reshape`)."""
         wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        return _above("manipulation").reshape(self, wanted, copy=copy)
+        return _above("manipulation").reshape(self, wanted, copy=copy, order=order)
 
-    def ravel(self) -> Self:
-        """Return the elements as a vector: a view where one is possible."""
-        return _above("manipulation").ravel(self)
+    def ravel(self, order: str = "C") -> Self:
+        """Return the elements as a vector: a view where one is possible (`pytensor_cl.array.ravel`)."""
+        return _above("manipulation").ravel(self, order)
 
-    def flatten(self) -> Self:
+    def flatten(self, order: str = "C") -> Self:
         """Return a copy of the elements as a vector."""
-        return _above("manipulation").ravel(self.copy())  # type: ignore[attr-defined]
+        return _above("manipulation").reshape(self, (-1,) if self.size else (0,), copy=True, order=order)  # type: ignore[attr-defined]
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the dimensions in another order; reversed without arguments."""
@@ -313,5 +311,5 @@ class ArrayOperators:
         return _above("products").dot(self, other)
 
     def round(self, decimals: int = 0) -> Self:
-        """Round to a number of decimals (`pytensor_cl.array.round` for none)."""
-        return _above("elementwise").round_to(self, decimals)
+        """Round to a number of decimals (`pytensor_cl.array.round`)."""
+        return _above("elementwise").round(self, decimals)

@@ -334,12 +334,18 @@ def memory_info(context: str | None = None) -> MemoryInfo:
     Returns
     -------
     MemoryInfo
-        The numbers at this moment.
+        The numbers at this moment, in bytes.
 
     Raises
     ------
     ContextNotDefined
         There is no such context.
+
+    Examples
+    --------
+    >>> info = pytensor_cl.memory_info()
+    >>> info.array_bytes <= info.device_bytes
+    True
     """
     return get_context(context).memory.info()
 

@@ -9,6 +9,7 @@ import pytest
 
 import pytensor_cl.array as xp
 from pytensor_cl.array.dispatch import OPERATIONS, _variant
+from pytensor_cl.routines.nonzero import MaskAssign
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.device_apart import context_apart
@@ -211,3 +212,91 @@ def test_arrays_of_the_other_byte_order_are_converted(context):
         found = xp.asarray(np.arange(3).astype(dtype), device=context.name)
         assert found.dtype == np.dtype(dtype).newbyteorder("=")
         np.testing.assert_array_equal(np.asarray(found), [0, 1, 2])
+
+
+def test_functions_of_arrays_refuse_values_of_the_host(context):
+    """Without a check NumPy would compute some of them on the host in silence."""
+    x, host = xp.ones((2, 2), device=context.name), np.ones((2, 2))
+    for call in (
+        lambda: xp.sum([1, 2]),
+        lambda: xp.diff(host),
+        lambda: xp.flip(host),
+        lambda: xp.linalg.svd(host),
+        lambda: xp.fft.fft([1.0]),
+        lambda: xp.tensordot(x, host),
+        lambda: xp.vstack([host, host]),
+        lambda: xp.einsum("ij->ji", host),
+        lambda: xp.allclose(host, host),
+    ):
+        with pytest.raises(TypeError, match=r"takes device arrays, not \w+: upload it, asarray\(x\)"):
+            call()
+    for function in (xp.concat, xp.stack):
+        with pytest.raises(TypeError, match="as one sequence"):
+            function(x, x)
+    with pytest.raises(ValueError, match="both or neither"):
+        xp.where(x > 0, x)
+
+
+def test_integers_of_python_are_checked_and_limits_out_of_range_are_none(context):
+    x = xp.asarray([-100, 100], "int8", device=context.name)
+    for call in (lambda: xp.asarray([300], "int8"), lambda: x.__setitem__(..., [300, 1]), lambda: xp.clip(x, 300)):
+        with pytest.raises(OverflowError):
+            call()
+    assert xp.clip(x, -200, 50).tolist() == [-100, 50]
+    assert [xp.searchsorted(x, value).item() for value in (-200, 300)] == [0, 2]
+
+
+def test_what_is_taken_is_a_copy(context):
+    x = xp.ones((2, 2), device=context.name)
+    row = xp.take(x, 1, axis=0)
+    row += 1
+    assert x.tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(TypeError, match="a mask is taken by"):
+        xp.take(x, x > 0)
+
+
+def test_medians_of_infinities(context):
+    for values in ([1, np.inf, np.inf], [np.inf, np.inf], [-np.inf, np.inf], [-np.inf, 1], [1, 2, np.inf], [np.nan, 1]):
+        with np.errstate(invalid="ignore"):
+            expected = np.median(values)
+        np.testing.assert_equal(xp.median(xp.asarray(values, device=context.name)).item(), expected)
+
+
+def test_integers_of_numpy_are_integers(context):
+    x, one = xp.arange(3, device=context.name), np.int64(1)
+    assert xp.roll(x, one).tolist() == xp.roll(x, one, axis=np.int64(0)).tolist() == [2, 0, 1]
+    assert xp.expand_dims(x, np.int64(0)).shape == (1, 3)
+    for wrong in (lambda: xp.pad(x, 1.5), lambda: xp.roll(x, 1.5), lambda: xp.tile(x, "a")):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_numbers_in_place_of_nan_in_both_parts(context):
+    host = np.array([complex(np.nan, 1), complex(1, np.inf)])
+    np.testing.assert_array_equal(np.asarray(xp.nan_to_num(context.from_host(host))), np.nan_to_num(host))
+
+
+def test_distinct_elements_come_alone_unless_more_is_asked_for(context):
+    x = xp.asarray([3, 1, 3], device=context.name)
+    assert xp.unique(x).tolist() == [1, 3]
+    assert [part.tolist() for part in xp.unique(x, return_index=True, return_counts=True)] == [[1, 3], [1, 0], [1, 2]]
+
+
+def test_values_by_masks_that_are_rare_mixed_and_full(context, rng, monkeypatch):
+    """A block of the mask is skipped, is copied as a whole, or has its hits listed."""
+    calls, whole = [], MaskAssign.update
+    monkeypatch.setattr(MaskAssign, "update", lambda *arguments: (calls.append(1), whole(*arguments))[1])
+    for dtype in ("float32", "complex128"):
+        host = rng.integers(0, 99, 20_011).astype(dtype)
+        for share in (0.001, 0.5, 0.998, 1.0):
+            mask = rng.random(host.size) < share
+            values = rng.integers(0, 99, np.count_nonzero(mask)).astype(dtype)
+            device, expected = context.from_host(host), host.copy()
+            expected[mask] = values
+            device[context.from_host(mask)] = context.from_host(values)
+            np.testing.assert_array_equal(np.asarray(device), expected, err_msg=f"{dtype} {share}")
+            if dtype == "float32":
+                expected[mask] += values
+                xp.add_at(device, context.from_host(mask), context.from_host(values))
+                np.testing.assert_array_equal(np.asarray(device), expected, err_msg=f"add {share}")
+    assert len(calls) == 12

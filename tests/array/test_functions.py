@@ -274,7 +274,13 @@ def test_outputs_given_by_the_caller(context):
     total = xp.zeros((3,), dtype="float64")
     assert xp.sum(x, axis=0, out=total) is total
     close(total, [3, 5, 7])
-    for wrong, message in ((xp.zeros((2, 2)), "shape"), (xp.zeros((2, 3), dtype="int32"), "same_kind")):
+    assert xp.add(x[:1], x[:1], out=out) is out  # a smaller result is repeated
+    close(out, [[0, 2, 4]] * 2)
+    for wrong, message in (
+        (xp.zeros((2, 2)), "out has shape"),
+        (xp.zeros(3), "out has shape"),
+        (xp.zeros((2, 3), dtype="int32"), "same_kind"),
+    ):
         with pytest.raises((ValueError, TypeError), match=message):
             xp.exp(x, out=wrong)
 
@@ -560,7 +566,7 @@ def test_values_by_masks(context, rng):
             close(x, host)
         with pytest.raises(ValueError, match="shape mismatch"):
             x[on_device] = xp.asarray(values[:-1])
-    x = xp.zeros((200, 200), dtype="float32")  # large: by the places of the true elements
+    x = xp.zeros((200, 200), dtype="float32")
     x[x == 0] = xp.arange(40_000, dtype="float32")
     close(x, np.arange(40_000, dtype="float32").reshape(200, 200))
 

@@ -467,10 +467,21 @@ def explain(fn: Any, full_names: bool = False) -> Explanation:
     full_names
         Whether names of nodes have all their functions and parameters; without it they have 60 characters at most.
 
+    Returns
+    -------
+    Explanation
+        Printed, it is tables; a notebook shows it as HTML. Its attributes have the same as objects.
+
     Raises
     ------
     TypeError
         The function was compiled for another linker.
+
+    Examples
+    --------
+    >>> f = pytensor.function([x], pt.exp(x), mode="OPENCL")
+    >>> [str(node.op) for node in pytensor_cl.explain(f).device_nodes]
+    ['GpuExp']
     """
     linker = getattr(getattr(fn, "maker", None), "linker", None)
     if not isinstance(linker, OpenCLLinker):

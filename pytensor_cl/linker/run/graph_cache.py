@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 from pytensor.graph.basic import Constant
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.type import TensorType
@@ -311,7 +310,8 @@ class _SignatureReader:
 
 
 def _shape_of_shared(cell: DeviceCell) -> tuple[int, ...]:
-    return np.shape(cell.anywhere())
+    shape: tuple[int, ...] = cell.anywhere().shape
+    return shape
 
 
 def _future_layout(cell: DeviceCell) -> Layout:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-import numpy as np
 from pytensor.graph.basic import Apply
 
 from pytensor_cl.linker.types import Cell
@@ -52,7 +51,9 @@ def _contexts(nodes: Sequence[Apply]) -> list[Context]:
 
 
 def _shape(cell: Cell) -> tuple[int, ...]:
-    return np.shape(cell.anywhere() if isinstance(cell, DeviceCell) else cell[0])
+    # np.shape would import the namespace of arrays for the first device array, within the time of a call.
+    shape: tuple[int, ...] = getattr(cell.anywhere() if isinstance(cell, DeviceCell) else cell[0], "shape", ())
+    return shape
 
 
 class Timer:

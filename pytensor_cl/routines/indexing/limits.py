@@ -54,6 +54,3 @@ ATOMIC_ITEM_VALUES = 4  # values that a work-item reads before it adds the first
 
 # --- gathers, schedule simt ---
 MIN_BAG_ITEMS = 256  # elements of the result for each compute unit, each the work of an item, that keep it busy
-
-# --- assignments by masks, schedule cpu ---
-MAX_MASK_ASSIGNED = 1 << 15  # elements of a mask up to which one kernel less is worth its branches
