@@ -59,7 +59,8 @@ static int ${name}_angle(const ${T} first, const ${T} second, const ${Z} mixed, 
 }
 
 /* Elements of two vectors, and their product divided by its absolute value. */
-static void ${name}_turn_elements(__global ${Z} *p, __global ${Z} *q, const ${T} sine, const ${T} ratio, const ${Z} phase)
+static void ${name}_turn_elements(__global ${Z} *p, __global ${Z} *q, const ${T} sine, const ${T} ratio,
+                                  const ${Z} phase)
 {
     const ${Z} x = *p, y = *q;
     *p = x - sine * (linalg_times_${Z}(linalg_conj_${Z}(phase), y) + ratio * x);
