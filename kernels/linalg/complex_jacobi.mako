@@ -26,6 +26,7 @@ one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if is_cpu els
 epsilon = "FLT_EPSILON" if T == "float" else "DBL_EPSILON"
 least = "0x1p-120f" if T == "float" else "0x1p-900"
 huge, divisor = ("0x1p90f", "0x1p36f") if T == "float" else ("0x1p980", "0x1p40")
+limit = "1e15f" if T == "float" else "1e150"
 exponent = 126 if T == "float" else 1022
 swapped = "s" + "".join("0123456789abcdef"[lane ^ 1] for lane in range(lanes))
 alternating = ", ".join(["1, -1"] * (lanes // 2))
@@ -39,23 +40,27 @@ static ${T} ${name}_power(const ${T} value)
 }
 
 /* The sine of the rotation of two vectors with these products, and the tangent of half the angle: with both, rotations
-   keep the length of vectors (H. Rutishauser, The Jacobi method for real symmetric matrices, 1966). Returns 0 if the
-   vectors are orthogonal already. */
-static int ${name}_angle(const ${T} first, const ${T} second, const ${T} mixed, const ${T} tolerance, ${T} *sine,
-                         ${T} *ratio)
+   keep the length of vectors (H. Rutishauser, The Jacobi method for real symmetric matrices, 1966). The phase is that
+   of the mixed product. Returns 0 if the vectors are orthogonal already. */
+static int ${name}_angle(const ${T} first, const ${T} second, const ${Z} mixed, const ${T} tolerance, ${T} *sine,
+                         ${T} *ratio, ${Z} *phase)
 {
-    if (!(mixed * mixed > tolerance * tolerance * first * second + ${least}))
+    const ${T} square = dot(mixed, mixed);
+    if (!(square > tolerance * tolerance * first * second + ${least}))
         return 0;
-    const ${T} zeta = (second - first) / (2 * mixed);
-    const ${T} tangent = copysign((${T})1, zeta) / (fabs(zeta) + hypot((${T})1, zeta));
+    const ${T} size_of = sqrt(square), zeta = (second - first) / (2 * size_of), steepness = fabs(zeta);
+    const ${T} root = steepness > ${limit} ? steepness : sqrt(1 + zeta * zeta);
+    const ${T} tangent = copysign((${T})1, zeta) / (steepness + root);
     const ${T} cosine = 1 / sqrt(1 + tangent * tangent);
     *sine = cosine * tangent;
     *ratio = *sine / (1 + cosine);
+    *phase = mixed / size_of;
     return 1;
 }
 
 /* Elements of two vectors, and their product divided by its absolute value. */
-static void ${name}_turn_elements(__global ${Z} *p, __global ${Z} *q, const ${T} sine, const ${T} ratio, const ${Z} phase)
+static void ${name}_turn_elements(__global ${Z} *p, __global ${Z} *q, const ${T} sine, const ${T} ratio,
+                                  const ${Z} phase)
 {
     const ${Z} x = *p, y = *q;
     *p = x - sine * (linalg_times_${Z}(linalg_conj_${Z}(phase), y) + ratio * x);
@@ -79,10 +84,12 @@ static void ${name}_turn(__global ${Z} *p, __global ${Z} *q, const int length, c
 
 static ${T} ${name}_sum(${V} value)
 {
-    ${T} *element = (${T} *)&value, sum = 0;
-    for (int lane = 0; lane < ${lanes}; ++lane)
-        sum += element[lane];
-    return sum;
+<% half, term = lanes // 2, "value" %>
+% while half > 1:
+    const ${T}${half} sum${half} = ${term}.lo + ${term}.hi;
+<% term = f"sum{half}"; half //= 2 %>
+% endwhile
+    return ${term}.lo + ${term}.hi;
 }
 % endif
 
@@ -127,19 +134,18 @@ void ${name}_rotate(const linalg_sizes size, __global ${Z} *w, __global ${Z} *v,
                         crossed += x * y.${swapped};
                     }
                     ${T} pp = ${name}_sum(first), qq = ${name}_sum(second), sine, ratio;
-                    ${Z} pq = (${Z})(${name}_sum(straight), ${name}_sum(crossed * (${V})(${alternating})));
+                    ${Z} phase, pq = (${Z})(${name}_sum(straight), ${name}_sum(crossed * (${V})(${alternating})));
                     for (; i < m; ++i) {
                         pp += dot(p[i], p[i]);
                         qq += dot(q[i], q[i]);
                         pq += linalg_times_${Z}(linalg_conj_${Z}(p[i]), q[i]);
                     }
-                    const ${T} size_of = hypot(pq.x, pq.y);
-                    if (!${name}_angle(pp, qq, size_of, tolerance, &sine, &ratio))
+                    if (!${name}_angle(pp, qq, pq, tolerance, &sine, &ratio, &phase))
                         continue;
                     is_turned = 1;
-                    ${name}_turn(p, q, m, sine, ratio, pq / size_of);
+                    ${name}_turn(p, q, m, sine, ratio, phase);
                     if (size.whole)
-                        ${name}_turn(turns + j * n, turns + k * n, n, sine, ratio, pq / size_of);
+                        ${name}_turn(turns + j * n, turns + k * n, n, sine, ratio, phase);
                 }
             }
         }
@@ -174,21 +180,20 @@ void ${name}_rotate(const linalg_sizes size, __global ${Z} *w, __global ${Z} *v,
                     if (k >= n)
                         continue;
                     ${T} pp = 0, qq = 0, sine, ratio;
-                    ${Z} pq = 0;
+                    ${Z} phase, pq = 0;
                     for (int i = 0; i < m; ++i) {
                         const ${Z} x = vectors[i * n + j], y = vectors[i * n + k];
                         pp += dot(x, x);
                         qq += dot(y, y);
                         pq += linalg_times_${Z}(linalg_conj_${Z}(x), y);
                     }
-                    const ${T} size_of = hypot(pq.x, pq.y);
-                    if (!${name}_angle(pp, qq, size_of, tolerance, &sine, &ratio))
+                    if (!${name}_angle(pp, qq, pq, tolerance, &sine, &ratio, &phase))
                         continue;
                     is_turned = 1;
                     for (int i = 0; i < m; ++i)
-                        ${name}_turn_elements(vectors + i * n + j, vectors + i * n + k, sine, ratio, pq / size_of);
+                        ${name}_turn_elements(vectors + i * n + j, vectors + i * n + k, sine, ratio, phase);
                     for (int i = 0; size.whole && i < n; ++i)
-                        ${name}_turn_elements(turns + i * n + j, turns + i * n + k, sine, ratio, pq / size_of);
+                        ${name}_turn_elements(turns + i * n + j, turns + i * n + k, sine, ratio, phase);
                 }
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
             }

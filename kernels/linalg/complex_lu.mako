@@ -1,4 +1,4 @@
-## LU factors with partial pivoting, P A = L U, of panels of a batch of complex matrices; and what is computed from them.
+## LU factors with partial pivoting, P A = L U, of panels of a batch of complex matrices; what is computed from them.
 ##
 ## Algorithm  `_panel`: right-looking; a row's multiples are subtracted from the rows below it. The pivot has the
 ##            largest sum of absolute values of its parts, as in LAPACK. `_determinant`: signs and logarithms of the

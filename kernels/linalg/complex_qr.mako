@@ -1,7 +1,7 @@
 ## QR factors by Householder reflections, of panels of a batch of complex matrices; and what their products need.
 ##
-## Algorithm  `_panel`: LAPACK's geqr2: the diagonal of R is real. `_factor`: T of the block reflection I - V T V^H, from
-##            V^H V. Others: see moves.mako.
+## Algorithm  `_panel`: LAPACK's geqr2: the diagonal of R is real. `_factor`: T of the block reflection I - V T V^H,
+##            from V^H V. Others: see moves.mako.
 ## Operands   a: rows x columns, columns <= block; columns are neighbours; R on and above the diagonal, V below it,
 ##            overwrite it. taus: contiguous, `block` for each matrix.
 ## NDRange    `_panel`: LINALG_UNITS of matrices. `_factor`: work-items loop over the matrices.

@@ -1,4 +1,5 @@
-## Solutions of L X = B with lower triangular complex matrices of at most `block` rows. Upper ones have negative strides.
+## Solutions of L X = B with lower triangular complex matrices of at most `block` rows. Strides of upper ones are
+## negative.
 ##
 ## Algorithm  Forward substitution for `width` columns of B at a time, which are contiguous in private memory on
 ##            schedule cpu, in local memory, with the matrix, on simt: once row k is known, its multiples are

@@ -171,10 +171,10 @@ class BlockedRoutine(Routine):
         self,
         gemm: BatchedGemm,
         target: GpuArray,
-        alpha: np.generic,
+        alpha: Any,
         left: GpuArray,
         right: GpuArray,
-        beta: np.generic,
+        beta: Any,
         conjugated: str = "",
     ) -> None:
         """Enqueue ``target = alpha * left @ right + beta * target``; complex numbers take four real products."""

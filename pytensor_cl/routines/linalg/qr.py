@@ -11,6 +11,7 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.limits import COMPLEX_REFLECTIONS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
@@ -56,7 +57,7 @@ class Householder(BlockedRoutine):
 
     @property
     def _width(self) -> int:
-        return min(16 if self.is_complex else 32, self.block)
+        return COMPLEX_REFLECTIONS if self.is_complex else min(32, self.block)
 
     def _each(self, function: str, units: int, sizes: bytes, arrays: Sequence[GpuArray]) -> None:
         """Enqueue a kernel whose work-items share `units`, and which takes sizes, strides and buffers."""
