@@ -1,7 +1,7 @@
-## Transpose of a square of lanes x lanes elements in registers. `load` is row l, `store` the place of column l; they are
-## C with "{l}" for the number. Elements are first exchanged within blocks of 16 bytes, then whole blocks: each step is
-## one instruction of x86 for a vector. Clang's built-in function keeps the steps: it makes one long sequence of inserted
-## elements of vectors that are written with their elements.
+## Transpose of a square of lanes x lanes elements in registers. `load` is row l, `store` the place of column l; they
+## are C with "{l}" for the number. Elements are first exchanged within blocks of 16 bytes, then whole blocks: each
+## step is one instruction of x86 for a vector. Clang keeps the steps of its built-in function. Of vectors that are
+## written with their elements it makes one long sequence of insertions.
 <%!
 SIZES = {"char": 1, "short": 2, "int": 4, "float": 4, "long": 8, "double": 8}
 
