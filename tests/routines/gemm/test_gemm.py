@@ -184,7 +184,7 @@ def sharing(context, monkeypatch):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_panels_that_all_work_items_share(context, rng, dtype, depth, sharing, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)
-    monkeypatch.setattr(CpuSchedule, "is_unaligned", lambda self, row_stride: True)
+    monkeypatch.setattr(CpuSchedule, "prefers_panels", lambda self, problem: True)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((64, 64, 64), (70, 101, 203), (9, 33, 5), (31, 7, 400), (1000, 50, 26), (2, 3, 2)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -264,6 +264,13 @@ def test_tiles_at_the_edges(context, rng, schedule, dtype, depth, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+def test_rows_of_b_that_share_sets_of_the_caches_are_packed():
+    schedule = CpuSchedule(Tile(8, 3, 16), 4, 64, 2, {}, can_share_b=True, stores_partial_sums=True)
+    for n, k, is_packed in ((1024, 1024, True), (1024, 64, False), (1008, 1024, False), (1000, 8, True)):
+        problem = GemmProblem(1024, n, k, (), (k, 1), (n, 1), (0, 0), (n, 1))
+        assert schedule.prefers_panels(problem) == is_packed
+
+
 def test_thin_products_are_turned(context, rng, dtype):
     routine = Gemm(context, dtype, has_c=True, schedule="cpu")
     alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
