@@ -263,7 +263,6 @@ def test_tiles_at_the_edges(context, rng, schedule, dtype, depth, monkeypatch):
         assert (got[:, [0, -1]] == 7).all()
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
 def test_rows_of_b_that_share_sets_of_the_caches_are_packed():
     schedule = CpuSchedule(Tile(8, 3, 16), 4, 64, 2, {}, can_share_b=True, stores_partial_sums=True)
     for n, k, is_packed in ((1024, 1024, True), (1024, 64, False), (1008, 1024, False), (1000, 8, True)):
@@ -271,6 +270,7 @@ def test_rows_of_b_that_share_sets_of_the_caches_are_packed():
         assert schedule.prefers_panels(problem) == is_packed
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_thin_products_are_turned(context, rng, dtype):
     routine = Gemm(context, dtype, has_c=True, schedule="cpu")
     alpha, beta = np.dtype(dtype).type(3), np.dtype(dtype).type(2)
