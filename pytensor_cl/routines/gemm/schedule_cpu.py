@@ -147,7 +147,7 @@ class CpuSchedule:
         return other if self._cost(other) < SWAP_RATIO * self._cost(p) else p
 
     def prefers_panels(self, p: GemmProblem) -> bool:
-        """Return whether panels use the caches better than B: its rows cross lines, share sets, or have short pieces."""
+        """Return whether B is worth packing: its rows cross cache lines, share sets, or have short pieces."""
         row_bytes = p.b[-2] * self.itemsize
         shares_sets = row_bytes % SHARED_SETS_BYTES == 0 and p.k * row_bytes > SHARED_SETS_MIN_BYTES
         return p.b[-2] % self.tile.lanes != 0 or shares_sets or self.tile.nr * self.itemsize < SHORT_ROW_BYTES
