@@ -97,7 +97,8 @@ FLAGS: tuple[Flag, ...] = (
         "opencl__fast_math",
         "BoolParam",
         False,
-        "Build kernels with -cl-fast-relaxed-math: faster, with wrong results for NaN, inf and signed zero.",
+        "Build kernels with -cl-fast-relaxed-math and -cl-denorms-are-zero: faster, with wrong results for NaN, inf, "
+        "signed zero and subnormal numbers.",
     ),
     Flag(
         "opencl__float_atomics",

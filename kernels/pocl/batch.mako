@@ -12,7 +12,7 @@
 ##             others come. All counters are zero between two calls.
 ##             Only PoCL on x86-64 Linux: it relies on the System V ABI, and on the host and the device having the same
 ##             memory.
-<%page args="name, spins, polls, max_shares, max_cores"/>\
+<%page args="name, spins, polls, max_shares, max_cores, flushes_subnormals"/>\
 typedef struct { ulong entry, arguments, nx, ny, nz, items; long depends_on, unused; } ${name}_kernel;
 
 // The call, as a participant reads it.
@@ -121,9 +121,10 @@ void ${name}(__global const uchar *table, const ulong table_begin, const uint co
         ${name}_repin(control, own_cores, pinned_bytes);
         return;
     }
-    // The host computes as PoCL's threads do, with rounding to nearest and with subnormals, whatever a library has set.
+    // The host computes as PoCL's threads do, whatever a library has set: with rounding to nearest, and with subnormals
+    // unless the programs are built to take them for zero.
     const uint own_mxcsr = __builtin_ia32_stmxcsr();
-    __builtin_ia32_ldmxcsr(0x1f80);
+    __builtin_ia32_ldmxcsr(${'0x9fc0' if flushes_subnormals else '0x1f80'});
     if (participants > 1) ${name}_write_host_core(control);
     const ulong wanted = spin_cycles;
     if (wanted) {

@@ -26,15 +26,18 @@ ${", __global int *bad" if any(varying) else ""}\
     % if v and lanes == 1:
             const double ${c} = ${c}_values[${at}];
     % elif v:
-            double${lanes} ${c};
-            if (${left} >= ${lanes}) ${c} = vload${lanes}(0, ${c}_values + ${at});
-            else {
-                double parts[${lanes}];
-                for (int l = 0; l < ${lanes}; ++l) parts[l] = ${c}_values[${at} + min((long)l, ${left} - 1)];
-                ${c} = vload${lanes}(0, parts);
-            }
+${load_lanes(c, lanes, at, left)}\
     % endif
 % endfor
+</%def>\
+<%def name="load_lanes(name, lanes, at, left)">\
+            double${lanes} ${name};
+            if (${left} >= ${lanes}) ${name} = vload${lanes}(0, ${name}_values + ${at});
+            else {
+                double parts[${lanes}];
+                for (int l = 0; l < ${lanes}; ++l) parts[l] = ${name}_values[${at} + min((long)l, ${left} - 1)];
+                ${name} = vload${lanes}(0, parts);
+            }
 </%def>\
 <%def name="check(varying, proper, lanes)">\
 % if any(varying):

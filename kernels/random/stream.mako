@@ -16,11 +16,6 @@
 ## Reference   numpy.random.Generator defines the order of the draws; the methods: kernels/random/variates.mako.
 <%page args="name, generator, state, draw, fast, kind, parameters, words, schedule"/>\
 <%!
-    ZIGGURATS = {
-        "normal": {"drop": 9, "first": 0, "at": 0, "sign": True},
-        "exponential": {"drop": 11, "first": 3, "at": 768, "sign": False},
-    }
-
     def vector(form):
         """Return the text for each of 8 lanes, separated by commas."""
         return ", ".join(form.format(k=k) for k in range(8))
@@ -29,6 +24,7 @@
         """Return the elements of a ulong8: the bit `first` and those that are `step` apart above it."""
         return ", ".join(str(first << step * k) for k in range(8))
 %>\
+<%namespace name="ziggurat" file="/random/ziggurat.mako"/>\
 <%
     G = generator
     constants = "".join(f", const double p{k}" for k in range(parameters))
@@ -96,8 +92,9 @@ void ${name}(${", ".join(f"const ulong {x}" for x in state)}, const uint pending
         % if fast == "integers":
                     ${self.integers()}
         % else:
-<% ziggurat = ZIGGURATS["normal" if fast == "normal" else "exponential"] %>\
-                    ${self.ziggurat(**ziggurat)}
+${ziggurat.layers(fast, "r->raw[i + {k}]")}\
+                    vstore8(x, 0, ready + i);
+                    needs_more |= as_ulong8(a >= limits) & (ulong8)(${flags(1)}) << i;
         % endif
                 }
                 const ulong4 s4 = needs_more.lo | needs_more.hi;
@@ -153,26 +150,6 @@ const long at = POSITION;
             r->is_odd = 0;
         }
         ++count;
-</%def>\
-## Draws inside the layers of a ziggurat. The bits above `drop` are a fraction, and those from `first` on are the layer.
-## The tables begin at `at`. The layers are taken from memory: so it takes fewer instructions than from a vector.
-<%def name="ziggurat(drop, first, at, sign)">\
-const ulong8 a = n >> ${drop}${" & 0x000fffffffffffffUL" if sign else ""};
-<%
-    place = f" >> {first}" if first else ""
-    layer = f"tables[{{at}} + (r->raw[i + {{k}}]{place} & 255UL)]"
-    limits = ", ".join(layer.format(at=at, k=k) for k in range(8))
-    widths = ", ".join(f"as_double({layer.format(at=at + 256, k=k)})" for k in range(8))
-%>\
-                    const ulong8 limits = (ulong8)(${limits});
-                    const double8 widths = (double8)(${widths});
-                    const double8 x = convert_double8(as_long8(a)) * widths;
-    % if sign:
-                    vstore8(as_double8(as_ulong8(x) ^ (n << 55 & 0x8000000000000000UL)), 0, ready + i);
-    % else:
-                    vstore8(x, 0, ready + i);
-    % endif
-                    needs_more |= as_ulong8(a >= limits) & (ulong8)(${flags(1)}) << i;
 </%def>\
 ## Numbers of 32 bits times how many there are: the upper half is the draw, unless the lower one is small.
 <%def name="integers()">\

@@ -109,9 +109,9 @@ ${shared.horizontal_reduce(n)}
             ${name}_combine${n}(${tree(first, rows // 2)}, ${tree(first + rows // 2, rows // 2)})
             % endif
             </%def>
-            % for rows, ahead in ((8, 1), (1, 2)):
+            % for rows, ahead in ((8, 1), (2, 2), (1, 2)):
             #pragma clang loop unroll(disable) vectorize(disable)
-            for (; ${"!is_dense && " if rows > 1 else ""}n - i >= ${rows}; i += ${rows})
+            for (; ${"!is_dense && " if rows > 2 else ""}n - i >= ${rows}; i += ${rows})
                 #pragma clang loop unroll(disable) vectorize(disable)
                 for (int k = 0; k < vectors; k += ${ahead}) {
                     __global const ${ctype(in_dtype)} *y = x + i * step + min(k * ${n}, width - ${n}) * column_stride;

@@ -58,7 +58,7 @@ class Settings:
     Attributes
     ----------
     fast_math
-        Let the compiler reorder and approximate floating point.
+        Let the compiler reorder and approximate floating point, and take subnormal numbers for zero.
     cache_dir
         Folder of the package's caches; None is the user's cache folder.
     synchronous
@@ -87,7 +87,11 @@ class Settings:
     def for_driver(self, features: Features) -> ContextOptions:
         """Return the settings for the driver's hooks."""
         return ContextOptions(
-            self.batch_kernels, self.park_workers, self.parallel_compile, structs_by_value=features.struct_arguments
+            self.batch_kernels,
+            self.park_workers,
+            self.parallel_compile,
+            structs_by_value=features.struct_arguments,
+            flushes_subnormals=self.fast_math,
         )
 
     def options(self, entry: DeviceEntry) -> list[str]:
@@ -96,7 +100,7 @@ class Settings:
         if entry.info.correctly_rounded_divide_sqrt and entry.info.kind == "gpu":
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         if self.fast_math:
-            options.append("-cl-fast-relaxed-math")
+            options += ["-cl-fast-relaxed-math", "-cl-denorms-are-zero"]
         return options
 
 

@@ -267,6 +267,7 @@ class ContextOptions(NamedTuple):
     park_workers: bool = True  # let the threads of that launch wait for the next call
     parallel_compile: bool = True  # let other processes compile kernels of new programs
     structs_by_value: bool = True  # whether kernels can take structs as arguments
+    flushes_subnormals: bool = False  # whether kernels take subnormal numbers for zero
 
 
 class ContextHooks(Protocol):

@@ -11,7 +11,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, GROUPS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import Sizes, index_type, item_range, max_offset, ndrange
 from pytensor_cl.routines.base.routine import KernelVariants, Plans, Routine, ValueArgument, struct_argument
-from pytensor_cl.routines.elemwise.routine import NONE, Columns, Copy, Elemwise, common_shape, contiguous
+from pytensor_cl.routines.elemwise.routine import NONE, Access, Copy, Elemwise, common_shape, contiguous
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout, collapse
@@ -30,8 +30,8 @@ class UserElemwise(Elemwise):
 
     function: UserFunction
 
-    def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
-        return _isolated(super()._render(index, columns), self.function)
+    def _render(self, index: str, access: Access = NONE) -> KernelSource:
+        return _isolated(super()._render(index, access), self.function)
 
 
 class Indexed(Routine):

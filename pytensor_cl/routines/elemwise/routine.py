@@ -22,10 +22,15 @@ from pytensor_cl.routines.base.units import MEMBERS, rows_have_vectors, share_ou
 from pytensor_cl.routines.elemwise.limits import (
     LONG_TILE_ROW_BYTES,
     MAX_CALLS,
+    MAX_TRANSPOSED,
     MIN_TILED_ELEMENTS,
+    MIN_TRANSPOSED_ELEMENTS,
     SPREAD_BYTES,
     TILE_GROUP_ROWS,
     TILE_SIDE_ELEMENTS,
+    TRANSPOSED_TILE_BYTES,
+    TRANSPOSED_TILE_COLUMNS,
+    TRANSPOSED_TILE_ROWS,
     WIDE_ROW_ELEMENTS,
 )
 from pytensor_cl.routines.elemwise.row_packing import Fold, find_fold
@@ -125,17 +130,19 @@ class _Plan(NamedTuple):
     tables: tuple[Any, ...] = ()  # buffers of the offsets of column elements
 
 
-class Columns(NamedTuple):
-    """Arrays of which one element serves several lanes.
+class Access(NamedTuple):
+    """Arrays, by their numbers, that a kernel reads in another way than the rest.
 
-    `arrays`: their numbers; `is_wide`: whether a vector has at most two of their elements.
+    `columns`: one element serves several lanes; `is_wide`: whether a vector has at most two elements of columns;
+    `transposed`: pass through tiles.
     """
 
-    arrays: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
     is_wide: bool = False
+    transposed: tuple[int, ...] = ()
 
 
-NONE = Columns()
+NONE = Access()
 
 
 class _PackedRows(NamedTuple):
@@ -209,7 +216,10 @@ def _tiles(shape: Shape, strides: Strides, tile: int, crossing_columns: int) -> 
     crossing = any(0 < abs(s[-2]) < abs(s[-1]) for s in strides)
     width = max(crossing_columns, tile // shape[-2]) if crossing else tile
     columns = min(shape[-1], width)
-    rows = min(shape[-2], max(1, tile // columns))
+    return _count_tiles(shape, min(shape[-2], max(1, tile // columns)), columns)
+
+
+def _count_tiles(shape: Shape, rows: int, columns: int) -> tuple[int, int, int, int, int]:
     row_tiles, column_tiles = ceil_div(shape[-2], rows), ceil_div(shape[-1], columns)
     return rows, columns, row_tiles, column_tiles, row_tiles * column_tiles * prod(shape[:-2])
 
@@ -302,13 +312,13 @@ class Elemwise(Routine):
     def _kernel_ndim(self) -> int:
         return max(self.ndim, 2 if self.schedule == "cpu" else 1)
 
-    def _plan_struct(self, index: str, columns: Columns = NONE) -> Struct:
+    def _plan_struct(self, index: str, access: Access = NONE) -> Struct:
         """Return the struct of shapes and strides, in elements, and of the tiles that share out the work."""
         ndim = self._kernel_ndim
         dims = f"shape[{ndim}] stride[{self._count}][{ndim}]"
         if self.schedule == "cpu":
             return Struct((index, dims), (index, "rows columns row_tiles column_tiles tiles"), name="plan")
-        return Struct((index, f"{MEMBERS if columns == NONE else 'tiles'} {dims}"), name="plan")
+        return Struct((index, f"{MEMBERS if access == NONE else 'tiles'} {dims}"), name="plan")
 
     def _in_buffer(self, index: str) -> bool:
         pointers = 8 * (1 + self._count + len(self._scalars))
@@ -329,14 +339,14 @@ class Elemwise(Routine):
         """Return how many elements a work-item of schedule simt computes at a time."""
         return 1 if self._is_long else vector_lanes(self.function.itemsize, unroll_of(self.function.operations))
 
-    def _render(self, index: str, columns: Columns = NONE) -> KernelSource:
+    def _render(self, index: str, access: Access = NONE) -> KernelSource:
         lanes = self._lanes if self.schedule == "cpu" else 1
         arguments = {
             "inputs": tuple(self.function.input_dtypes),
             "by_value": self.by_value,
             "outputs": self.output_dtypes,
             "statements": self.function.statements(lanes),
-            "plan": self._plan_struct(index, columns),
+            "plan": self._plan_struct(index, access),
             "offsets": self._offsets,
             "ndim": self._kernel_ndim,
             "index": index,
@@ -344,8 +354,8 @@ class Elemwise(Routine):
         }
         if self.schedule == "simt":
             preambles = tuple(self.function.preambles)
-            if columns != NONE:
-                transposed = tuple(self._places[a] for a in columns.arrays)
+            if access != NONE:
+                transposed = tuple(self._places[a] for a in access.transposed)
                 arguments |= {"transposed": transposed, "is_long": self._is_long}
                 return kernel_source("elemwise/simt_tiled", preambles=preambles, **arguments)
             arguments |= {
@@ -356,27 +366,29 @@ class Elemwise(Routine):
             }
             return kernel_source("elemwise/simt", preambles=preambles, **arguments)
         used = dict.fromkeys((*(self.function.input_dtypes[k] for k in self._places), *self.output_dtypes))
-        access = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
+        vectors = tuple(render("common/vector_access", dtype=dtype, lanes=lanes) for dtype in used)
         spread = (
-            render("common/splat_index", dtype=dtype, lanes=lanes, is_wide=columns.is_wide)
-            for dtype in dict.fromkeys(self.function.input_dtypes[self._places[a]] for a in columns.arrays)
+            render("common/splat_index", dtype=dtype, lanes=lanes, is_wide=access.is_wide)
+            for dtype in dict.fromkeys(self.function.input_dtypes[self._places[a]] for a in access.columns)
         )
-        preambles = (*access, *spread, render("common/non_temporal"), *self.function.preambles)
+        preambles = (*vectors, *spread, render("common/non_temporal"), *self.function.preambles)
         repeated = tuple(f"i{k}" for k, known in zip(self._places, self._broadcast, strict=True) if True in known[-1:])
         return kernel_source(
             "elemwise/cpu",
             preambles=preambles,
             lanes=lanes,
             broadcast_inputs=repeated,
-            columns=columns.arrays,
+            columns=access.columns,
+            transposed=access.transposed,
+            tile=(self._tile_rows, TRANSPOSED_TILE_COLUMNS),
             **arguments,
         )
 
-    def _build(self, variant: tuple[str, str, Columns]) -> Kernel:
-        index, suffix, columns = variant
-        if (index, columns) not in self._sources:
-            self._sources[index, columns] = self._render(index, columns)
-        source = self._sources[index, columns]
+    def _build(self, variant: tuple[str, str, Access]) -> Kernel:
+        index, suffix, access = variant
+        if (index, access) not in self._sources:
+            self._sources[index, access] = self._render(index, access)
+        source = self._sources[index, access]
         return self.context.kernel(source, source.name + suffix)
 
     # Shapes
@@ -472,12 +484,12 @@ class Elemwise(Routine):
         return self._packed_rows(fold, is_past_cache)
 
     def _packed_rows(self, fold: Fold, is_past_cache: bool) -> _PackedRows:
-        columns = Columns(fold.numbers("column"), fold.width >= lanes_of(self.function))
-        columns = columns if columns.arrays else NONE
-        tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns.arrays)
+        columns = fold.numbers("column")
+        access = Access(columns, fold.width >= lanes_of(self.function)) if columns else NONE
+        tables = tuple(self.context.from_host(fold.places(k)).buffer for k in columns)
         parts = []
         for shape, strides, shifts in fold.parts():
-            plan = self._cpu_plan("int", shape, strides, columns)
+            plan = self._cpu_plan("int", shape, strides, access)
             parts.append((plan._replace(is_past_cache=is_past_cache, tables=tables), shifts))
         return _PackedRows(fold, tuple(parts))
 
@@ -490,19 +502,39 @@ class Elemwise(Routine):
         packed = plan.pack(shape=_pad(shape, self._kernel_ndim, 1), stride=padded, **others)
         return struct_argument(self.context, packed, self._in_buffer(index))
 
-    def _cpu_plan(self, index: str, shape: Shape, strides: Strides, columns: Columns = NONE) -> _Plan:
+    def _cpu_plan(self, index: str, shape: Shape, strides: Strides, access: Access = NONE) -> _Plan:
         shape, strides = _arrange(shape, strides, lanes_of(self.function))
         padded = tuple(_pad(shape, 2, 1)), tuple(tuple(_pad(s, 2, 0)) for s in strides)
         tuning = self.context.tuning
         itemsize = self.function.itemsize
-        crossing = _crossing_columns(*padded, itemsize, tuning["elemwise.crossing_columns"])
-        tiles = _tiles(*padded, tuning["elemwise.tile"], crossing)
-        work_items = min(tiles[-1], tuning["elemwise.items_per_unit"] * self.context.info.compute_units)
+        if access == NONE:
+            access = Access(transposed=self._transposed(*padded))
+        most = tuning["elemwise.items_per_unit"] * self.context.info.compute_units
+        if access.transposed:
+            share = ceil_div(prod(shape), most * TRANSPOSED_TILE_COLUMNS * self._lanes)
+            tiles = _count_tiles(padded[0], min(self._tile_rows, share * self._lanes), TRANSPOSED_TILE_COLUMNS)
+        else:
+            crossing = _crossing_columns(*padded, itemsize, tuning["elemwise.crossing_columns"])
+            tiles = _tiles(*padded, tuning["elemwise.tile"], crossing)
+        work_items = min(tiles[-1], most)
         names = ("rows", "columns", "row_tiles", "column_tiles", "tiles")
         argument = self._argument(
             self._plan_struct(index), index, shape, strides, **dict(zip(names, tiles, strict=True))
         )
-        return _Plan(self._kernels[index, "", columns], (work_items,), (1,), argument)
+        return _Plan(self._kernels[index, "", access], (work_items,), (1,), argument)
+
+    @property
+    def _tile_rows(self) -> int:
+        """Rows of the tiles of operands that are transposed in registers."""
+        return min(TRANSPOSED_TILE_ROWS, TRANSPOSED_TILE_BYTES // (TRANSPOSED_TILE_COLUMNS * self.function.itemsize))
+
+    def _transposed(self, shape: Shape, strides: Strides) -> tuple[int, ...]:
+        """Return the arrays that pass through tiles: their neighbours are along the last dimension but one."""
+        if prod(shape) < MIN_TRANSPOSED_ELEMENTS or min(shape[-2:]) < 2 * self._lanes:
+            return ()
+        dtypes = self._array_dtypes
+        found = [a for a in range(len(self._places)) if abs(strides[a][-2]) == 1 and abs(strides[a][-1]) > 1]
+        return tuple(a for a in found if not is_complex(dtypes[a]))[:MAX_TRANSPOSED]
 
     def _simt_plan(self, index: str, shape: Shape, strides: Strides) -> _Plan:
         tuning = self.context.tuning
@@ -531,11 +563,11 @@ class Elemwise(Routine):
         itemsizes = (np.dtype(self.function.input_dtypes[self._places[a]]).itemsize for a in tiling.transposed)
         if TILE_SIDE_ELEMENTS * (TILE_SIDE_ELEMENTS + 1) * sum(itemsizes) > local_memory(info) // 2:
             return None
-        kernel = self._kernels[index, "", Columns(tiling.transposed, False)]
+        kernel = self._kernels[index, "", Access(transposed=tiling.transposed)]
         if kernel.max_work_group_size(self.context.device) < TILE_SIDE_ELEMENTS * TILE_GROUP_ROWS:
             return None
         most = self.context.tuning["elemwise.groups_per_unit"] * info.compute_units
-        plan = self._plan_struct(index, Columns(tiling.transposed, False))
+        plan = self._plan_struct(index, Access(transposed=tiling.transposed))
         argument = self._argument(plan, index, tiling.shape, tiling.strides, tiles=tiling.tiles)
         return _Plan(
             kernel,

@@ -30,6 +30,8 @@ SPLIT_K_DEPTH = 512  # elements along k that are worth another work-item
 
 # --- schedule cpu: packing ---
 PACK_B_MIN_ROWS = 64  # rows of A for which unaligned rows of B are worth packing
+SHARED_SETS_BYTES = 1024  # rows of B that are a multiple of it apart have lines that share sets of the caches
+SHARED_SETS_MIN_BYTES = 1 << 20  # such rows are packed where B is larger
 PACK_A_MIN_COLUMNS = 256  # columns for which rows or columns of A that share sets of a cache are worth packing
 PACKED_B_BYTES = 1 << 20  # panels of B that a work-item keeps
 PACKED_ROWS = 8  # rows of B that are packed at a time

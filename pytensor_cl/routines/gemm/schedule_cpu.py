@@ -30,6 +30,8 @@ from pytensor_cl.routines.gemm.limits import (
     SHARED_B_MAX_ITEM_ROWS,
     SHARED_B_MIN_MULTIPLY_ADDS,
     SHARED_B_MIN_ROWS,
+    SHARED_SETS_BYTES,
+    SHARED_SETS_MIN_BYTES,
     SHORT_ROW_BYTES,
     SPLIT_K_DEPTH,
     SPLIT_K_RATIO,
@@ -125,7 +127,7 @@ class CpuSchedule:
             p.multiply_adds // self.tuning["gemm.grain"] + 1 + extra_items,
         )
         split_k = 1 if p.triangle else split_k_parts(p, items)
-        packs_b = p.b[-1] != 1 or self.is_unaligned(p.b[-2])
+        packs_b = p.b[-1] != 1 or self.prefers_panels(p)
         packing = self.tile.packing if packs_b else 0
         x, y, z = (1, 1, 1) if split_k > 1 else grid(p, self.tile, items, self.units, packing)
         if packs_b and split_k == 1 and self.shares_b(p, ceil_div(p.m, y)):
@@ -144,9 +146,11 @@ class CpuSchedule:
         other = p.transposed()
         return other if self._cost(other) < SWAP_RATIO * self._cost(p) else p
 
-    def is_unaligned(self, row_stride: int) -> bool:
-        """Return whether rows of B cross cache lines, or their pieces are so short that panels use the cache better."""
-        return row_stride % self.tile.lanes != 0 or self.tile.nr * self.itemsize < SHORT_ROW_BYTES
+    def prefers_panels(self, p: GemmProblem) -> bool:
+        """Return whether B is worth packing: its rows cross cache lines, share sets, or have short pieces."""
+        row_bytes = p.b[-2] * self.itemsize
+        shares_sets = row_bytes % SHARED_SETS_BYTES == 0 and p.k * row_bytes > SHARED_SETS_MIN_BYTES
+        return p.b[-2] % self.tile.lanes != 0 or shares_sets or self.tile.nr * self.itemsize < SHORT_ROW_BYTES
 
     def shares_b(self, p: GemmProblem, rows: int) -> bool:
         """Return whether B, which has to be packed, is packed once for all work-items, which would have `rows` each."""
@@ -198,7 +202,7 @@ class CpuSchedule:
         tile, rows, columns = self.tile, ceil_div(p.m, y), ceil_div(p.n, x)
         blocking = self._common_blocking(p, rows, columns, split_k)
         mc, kc = blocking.mc, blocking.kc
-        pack_b = p.b[-1] != 1 or (rows >= PACK_B_MIN_ROWS and self.is_unaligned(p.b[-2]))
+        pack_b = p.b[-1] != 1 or (rows >= PACK_B_MIN_ROWS and self.prefers_panels(p))
         kept = 0  # columns whose panels are kept for more blocks of rows
         if pack_b and rows > mc:
             kept = round_up(columns, tile.lanes)

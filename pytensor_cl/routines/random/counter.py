@@ -11,7 +11,7 @@ from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
 from pytensor_cl.routines.random.distributions import COUNTER_VARIATES
 from pytensor_cl.routines.random.draw import Draw, HostDraw
-from pytensor_cl.routines.random.limits import MIN_ITEM_DRAWS
+from pytensor_cl.routines.random.limits import DRAW_LANES, MIN_ITEM_DRAWS
 from pytensor_cl.routines.random.stream import tables_on
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -36,20 +36,27 @@ class CounterDraw(Draw):
         return ()
 
     def _each_source(self, varying: tuple[bool, ...]) -> KernelSource:
-        finish, needed = self.distribution.finish, self._counter_variate.needed
-        names = tuple(zip("abc", self.distribution.free, strict=False))
+        distribution, variate = self.distribution, self._counter_variate
+        fast = variate.fast if self.schedule == "cpu" else ""
+        finish, functions = self._of_lanes(distribution.finish, DRAW_LANES if fast else 1)
+        first, others = self._of_lanes(distribution.first, DRAW_LANES if fast else 1)
+        conditions = [c for c in (distribution.proper, variate.proper) if c != "1"]
         return kernel_source(
             "random/each",
-            preambles=(render("random/variates", generator="philox", needed=needed),),
+            preambles=(
+                render("random/variates", generator="philox", needed=variate.needed),
+                *dict.fromkeys((*functions, *others)),
+            ),
             result=ctype(self.dtype),
-            draw=self._counter_variate.draw,
-            kind=self._counter_variate.kind,
+            draw=variate.draw,
+            kind=variate.kind,
             finish=f"(({finish}) != 0) & 1" if self.dtype == "bool" else finish,
-            names=names,
-            first=self.distribution.first,
+            names=tuple(zip("abc", distribution.free, strict=False)),
+            first=first,
             varying=varying,
-            proper=f"({self.distribution.proper}) && ({self._counter_variate.proper})",
+            proper=" && ".join(f"({c})" for c in conditions),
             schedule=self.schedule,
+            fast=fast,
         )
 
     def _are_proper(self, values: Sequence[Any]) -> bool:

@@ -532,7 +532,8 @@ class CounterVariate(NamedTuple):
 
     `draw`: C expression of the stream ``r`` and all parameters of the distribution, ``x0``, ``x1`` and ``x2``;
     `proper`: C expression that is true for parameters that the kernel can draw from; `is_proper`: the same in Python;
-    `needed`: functions of the template `random/variates`; `kind`: C type.
+    `needed`: functions of the template `random/variates`; `kind`: C type; `fast`: name of the code of ``random/each``
+    that draws of the first numbers of 8 elements.
     """
 
     draw: str
@@ -540,6 +541,7 @@ class CounterVariate(NamedTuple):
     is_proper: Callable[..., bool] = lambda *_: True
     needed: tuple[str, ...] = ()
     kind: str = "double"
+    fast: str = ""
 
 
 def _are_counts(good: float, bad: float, sample: float) -> bool:
@@ -555,9 +557,9 @@ COUNTER_VARIATES: dict[str, CounterVariate] = {
         ("hypergeometric",),
         "long",
     ),
-    "": CounterVariate("philox_unit(r)"),
-    "normal": CounterVariate("philox_normal(r)", needed=("normal",)),
-    "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",)),
+    "": CounterVariate("philox_unit(r)", fast="uniform"),
+    "normal": CounterVariate("philox_normal(r)", needed=("normal",), fast="normal"),
+    "exponential": CounterVariate("philox_exponential(r)", needed=("exponential",), fast="exponential"),
     "integers": CounterVariate(
         "(long)((ulong)(long)x0 + philox_bounded64(r, (ulong)(long)(x1 - x0 - 1.0)))",
         "x0 <= x1 - 1.0 && fabs(x0) < 4e15 && fabs(x1) < 4e15",

@@ -96,18 +96,23 @@ class Draw:
 
     def _finished(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return arguments of the templates, and the functions that the expression calls."""
-        finish, preambles = self.distribution.finish, []
+        finish, preambles = self._of_lanes(self.distribution.finish, self._lanes)
         if self.distribution.function:
-            preambles.append(render(self.distribution.function))
-        if self._lanes > 1:
-            for name, family in FUNCTIONS.items():
-                finish, count = re.subn(rf"\b{name}\(", f"{name}_double{self._lanes}(", finish)
-                if count:
-                    preambles.append(render(f"math/{family}", dtype="float64"))
+            preambles = (render(self.distribution.function), *preambles)
         if self.dtype == "bool":
             finish = f"(({finish}) != 0) & 1"
         arguments = {"result": ctype(self.dtype), "finish": finish, "proper": self.distribution.proper}
-        return {**arguments, "lanes": self._lanes, "schedule": self.schedule}, tuple(dict.fromkeys(preambles))
+        return {**arguments, "lanes": self._lanes, "schedule": self.schedule}, preambles
+
+    @staticmethod
+    def _of_lanes(expression: str, lanes: int) -> tuple[str, tuple[str, ...]]:
+        """Return a C expression with functions of vectors, and the text of these functions."""
+        preambles = []
+        for name, family in FUNCTIONS.items() if lanes > 1 else ():
+            expression, count = re.subn(rf"\b{name}\(", f"{name}_double{lanes}(", expression)
+            if count:
+                preambles.append(render(f"math/{family}", dtype="float64"))
+        return expression, tuple(dict.fromkeys(preambles))
 
     def _uniform_source(self, generator: str, varying: tuple[bool, ...]) -> KernelSource:
         arguments, preambles = self._finished()

@@ -5,7 +5,7 @@ No benchmark of the repository times the kernels.
 
 MAX_NETWORK_ROW = 2048  # elements of the longest rows that a network sorts, however few there are
 MAX_NETWORK_ROW_OF_MANY = 8192  # the same where the rows fill the vectors of all compute units, schedule cpu
-MIN_LONG_ROW = 1 << 23  # elements of a row that justify more digits per pass: counts of shorter ones fit in the caches
+MIN_LONG_ROW = 1 << 15  # elements of a row that justify digits of 11 bits, schedule cpu: fewer passes, more counts
 
 # --- schedule cpu ---
 MIN_ITEM_KEYS = 1 << 15  # elements of a row that are worth a work-item of a radix sort

@@ -62,7 +62,7 @@ from pytensor_cl.codegen.template import kernel_source
 from pytensor_cl.integers import round_up
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.host_cpu import granted_cores
-from pytensor_cl.runtime.interfaces import DeviceContext
+from pytensor_cl.runtime.interfaces import ContextOptions, DeviceContext
 from pytensor_cl.runtime.interrupts import LONG_WAIT_SECONDS
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl.entry_points import EntryPoint, EntryPoints, value_sizes
@@ -116,7 +116,7 @@ class BatchLauncher:
     `max_threads` counts the host thread too.
     """
 
-    def __init__(self, context: DeviceContext, access_modes: Mapping[str, str], parks_workers: bool) -> None:
+    def __init__(self, context: DeviceContext, access_modes: Mapping[str, str], options: ContextOptions) -> None:
         self.context = context
         self.max_threads = min(context.cl_context.devices[0].max_compute_units, granted_cores())
         self.entry_points = EntryPoints(context, access_modes)
@@ -126,10 +126,11 @@ class BatchLauncher:
             polls=_POLLS_BEFORE_YIELD,
             max_shares=_MAX_SHARES,
             max_cores=MAX_CORES,
+            flushes_subnormals=options.flushes_subnormals,
         )
         self._own_entry: EntryPoint | None = None
         self._host_entry: Any = None
-        spin_cycles = PARKED_CYCLES if parks_workers else 0
+        spin_cycles = PARKED_CYCLES if options.park_workers else 0
         self.workers = WorkerPool(context.cl_context, context.mappings, self.max_threads - 1, spin_cycles)
         context.queue.hooks = self.workers
 

@@ -69,7 +69,7 @@ class PoclContextHooks:
         """Return the launcher of kernel batches; None if kernels have no entry points."""
         if not self._has_batches:
             return None
-        return BatchLauncher(context, self._variants.access_modes, self._options.park_workers)
+        return BatchLauncher(context, self._variants.access_modes, self._options)
 
 
 class PoclHooks:

@@ -233,6 +233,22 @@ def _is_tiled(function):
     return ["tiled" in source.name for source in function._sources.values()][-1]
 
 
+def test_turned_inputs_are_transposed_in_registers(context, schedule, rng):
+    if schedule == "simt":
+        pytest.skip("of schedule cpu")
+    for narrow, wide in (("float32", "float32"), ("int8", "int16"), ("int64", "float32")):
+        x = (50 * rng.normal(size=(2, 301, 263))).astype(narrow)
+        copy = Copy(context, narrow, 3, wide, schedule)
+        on_device = context.from_host(x)
+        for part in (np.s_[:], np.s_[:, 3:290, 1:262], np.s_[1:, ::-1], np.s_[..., ::-1]):
+            view = on_device[part]
+            view = view.with_layout(view.layout.transpose((0, 2, 1)))
+            result = context.empty(view.layout.shape, wide)
+            copy.launch((result,), (view,))
+            np.testing.assert_array_equal(result.to_host(), x[part].transpose(0, 2, 1).astype(wide))
+        assert sum("shuffle0" in source.source for source in copy._sources.values()) == 1
+
+
 def test_both_inputs_turned_and_negative_strides(context, schedule, rng):
     function = Elemwise(context, FUSED[wide_dtype(context)], ((False,) * 2,) * 2, 2, (False, False), schedule)
     x, y = (rng.normal(size=(37, 50)).astype("float32") for _ in range(2))

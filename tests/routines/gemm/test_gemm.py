@@ -184,7 +184,7 @@ def sharing(context, monkeypatch):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_panels_that_all_work_items_share(context, rng, dtype, depth, sharing, monkeypatch):
     monkeypatch.setitem(context.tuning, "gemm.depth_bytes", depth)
-    monkeypatch.setattr(CpuSchedule, "is_unaligned", lambda self, row_stride: True)
+    monkeypatch.setattr(CpuSchedule, "prefers_panels", lambda self, problem: True)
     routine = Gemm(context, dtype, schedule="cpu")
     for m, k, n in ((64, 64, 64), (70, 101, 203), (9, 33, 5), (31, 7, 400), (1000, 50, 26), (2, 3, 2)):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -261,6 +261,13 @@ def test_tiles_at_the_edges(context, rng, schedule, dtype, depth, monkeypatch):
         check(got[1:-1, 1:-1], 1, a[:m], b[:, 150 - n :])
         assert (got[[0, -1]] == 7).all()
         assert (got[:, [0, -1]] == 7).all()
+
+
+def test_rows_of_b_that_share_sets_of_the_caches_are_packed():
+    schedule = CpuSchedule(Tile(8, 3, 16), 4, 64, 2, {}, can_share_b=True, stores_partial_sums=True)
+    for n, k, is_packed in ((1024, 1024, True), (1024, 64, False), (1008, 1024, False), (1000, 8, True)):
+        problem = GemmProblem(1024, n, k, (), (k, 1), (n, 1), (0, 0), (n, 1))
+        assert schedule.prefers_panels(problem) == is_packed
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

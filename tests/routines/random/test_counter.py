@@ -87,10 +87,17 @@ def test_numbers_are_distributed_as_they_should_be(context, name, number):
 
 
 def test_both_schedules_draw_the_same(context):
-    for name, number in FEW:
+    together = [("UniformRV", 0), ("ExponentialRV", 0), ("TruncExponentialRV", 0), ("BernoulliRV", 0)]
+    for name, number in FEW + together:
         values, _ = {**CONTINUOUS, **DISCRETE}[name][number]
-        cpu, simt = (draw(context, name, values, (3000,), schedule=schedule) for schedule in ("cpu", "simt"))
-        np.testing.assert_allclose(cpu, simt, rtol=1e-14)
+        cpu, simt = (draw(context, name, values, (3001,), schedule=schedule) for schedule in ("cpu", "simt"))
+        np.testing.assert_allclose(cpu, simt, rtol=1e-13)
+    scales = np.linspace(0.5, 2, 1003)
+    cpu, simt = (draw(context, "NormalRV", (1.0, scales), (1003,), schedule=schedule) for schedule in ("cpu", "simt"))
+    np.testing.assert_array_equal(cpu, simt)
+    scales[-1] = -1
+    with pytest.raises(ValueError, match="scale"):
+        draw(context, "NormalRV", (1.0, scales), (1003,), schedule="cpu")
 
 
 @pytest.mark.parametrize("schedule", ["cpu", "simt"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.codegen.template import KernelSource
-from pytensor_cl.runtime.context import open_context
+from pytensor_cl.runtime.context import Settings, open_context
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.pocl import batch, thread_mode
 from pytensor_cl.runtime.timed_queue import timed
@@ -99,6 +99,23 @@ def test_each_work_item_runs_once_under_its_own_numbers(opened, size):
     i = np.arange(prod(size))
     places = 1 + 100 * (i % wide[0]) + 10000 * (i // wide[0] % wide[1]) + 1000000 * (i // wide[0] // wide[1])
     np.testing.assert_array_equal(opened.download(x), 4 * places)
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_subnormal_numbers_are_zero_with_fast_math_alone(opened, fast_math):
+    """Launched alone, in a batch, and in one that the host's thread computes too."""
+    context = open_context(f"opencl:{opened.name}", "fast", Settings(fast_math=fast_math))
+    numbers = np.full(1000, 2e-39, "float32")
+    x = context.from_host(numbers)
+    double = launched(context, DOUBLE, (16,), x.buffer, np.int64(len(numbers)))
+    wanted = (0 if fast_math else 2) * numbers
+    np.testing.assert_array_equal(context.download(x), wanted)
+    sequence, (stage,) = sequence_of(context, [double], [-1])
+    for call in (lambda: sequence.submit((), ()), sequence.run_and_wait):
+        x = context.from_host(numbers)
+        stage.set_buffer(0, x.buffer)
+        call()
+        np.testing.assert_array_equal(context.download(x), wanted)
 
 
 def test_a_stage_waits_for_those_before_it(opened):
