@@ -6,6 +6,7 @@
 ## Invariants  The numbers depend on the key, the element and the block only, so they are the same on every device.
 ## Reference   J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, Parallel random numbers: as easy as 1, 2, 3, SC11
 ##             (2011).
+<%include file="/random/philox_block.mako"/>\
 typedef struct {
     uint2 key;
     ulong element;
@@ -17,17 +18,6 @@ typedef struct {
     __global const ulong *tables;
 } philox_stream;
 
-static inline uint4 philox_block(const uint2 key, const ulong element, const uint block)
-{
-    uint4 x = (uint4)(block, 0, (uint)element, (uint)(element >> 32));
-    uint2 k = key;
-    for (int i = 0; i < 10; ++i) {
-        x = (uint4)(mul_hi(0xCD9E8D57U, x.z) ^ x.y ^ k.x, 0xCD9E8D57U * x.z,
-                    mul_hi(0xD2511F53U, x.x) ^ x.w ^ k.y, 0xD2511F53U * x.x);
-        k += (uint2)(0x9E3779B9U, 0xBB67AE85U);
-    }
-    return x;
-}
 static ulong philox_next(philox_stream *r)
 {
     if (r->at == 0) {
