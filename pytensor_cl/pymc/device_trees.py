@@ -22,8 +22,10 @@ MOST_STEPS = 32
 """Steps between two looks at the device, at most."""
 LEAST_STEPS = 3
 """And at least, but for the last steps that trees can have: a look takes as long as a step of a small model or two."""
+FIRST_LOOK = 0.75
+"""Share of the steps of the last block after which the host looks for the first time."""
 LOOKS = 8
-"""Looks in the time that a block takes."""
+"""Then it looks after another one of so many parts of the steps."""
 RING_BYTES = 64 << 20
 """Bytes of the draws on the device, at most; the host has the others."""
 MEMORY_SHARE = 4
@@ -145,9 +147,9 @@ class DeviceTreeChains(TreeChains):
         self._steps += 1
 
     def _steps_to_look(self, max_depth: int) -> int:
-        """Return the number of steps until the host looks: the first time after half the time of the last block."""
-        half = int(self._last_steps * self._draws) // 2
-        steps = max(half - self._steps, self._steps // LOOKS, LEAST_STEPS)
+        """Return the number of steps until the host looks: the first time after most of the steps of the last block."""
+        first = int(FIRST_LOOK * self._last_steps * self._draws)
+        steps = max(first - self._steps, self._steps // LOOKS, LEAST_STEPS)
         # No chain needs more.
         most = self._draws * ((1 << max_depth) - 1) - self._steps
         return max(min(steps, MOST_STEPS, most), 1)

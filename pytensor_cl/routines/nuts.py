@@ -45,11 +45,11 @@ def state_bytes(chains: int, size: int, max_depth: int, itemsize: int) -> int:
 
 
 class TreeState(NamedTuple):
-    """What later leaves depend on, but for the step size, the mass matrix and the density; on the device."""
+    """State of the chains on the device; later leaves depend on it, the step size, the mass matrix and the density."""
 
     vectors: GpuArray  # shape (chains, slots, size)
     numbers: GpuArray  # a struct of each chain, as bytes
-    start_position: GpuArray  # of the last draw; shape (chains, size)
+    start_position: GpuArray  # position of the last draw; shape (chains, size)
     start_gradient: GpuArray
     start_density: GpuArray
     n_draws: GpuArray  # int32
@@ -65,18 +65,20 @@ class DeviceTrees:
     chains, size, max_depth
         Numbers of chains and of parameters, and most doublings of a tree.
     dtype
-        Of the positions and gradients of the model's function. Everything else is float64 where the device has it.
+        Dtype of the positions and gradients of the model's function.
     key
         Two numbers of 32 bits, from which all random numbers follow.
     is_periodic
-        Which parameters are angles, of shape (size,).
+        Array of shape (size,) that says which parameters are angles.
     most_error
         Energy error above which a tree diverges.
+    real
+        Dtype of everything else: ``"float64"`` or ``"float32"``; None takes float64 if the device has it.
     schedule
         ``"cpu"`` or ``"simt"``; None takes what suits the device.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run is made of
         self,
         context: Context,
         chains: int,
@@ -87,11 +89,12 @@ class DeviceTrees:
         *,
         is_periodic: np.ndarray,
         most_error: float,
+        real: str | None = None,
         schedule: str | None = None,
     ) -> None:
         self.context = context
         self.chains, self.size, self.max_depth = chains, size, max_depth
-        self.real = np.dtype("float64" if context.info.has_fp64 else "float32")
+        self.real = np.dtype(real or ("float64" if context.info.has_fp64 else "float32"))
         self._dtype, self._most_error = dtype, float(most_error)
         self._key = np.ascontiguousarray(key, "uint32").tobytes()
         self.schedule = context.info.schedule if schedule is None else schedule
