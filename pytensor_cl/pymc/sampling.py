@@ -41,7 +41,7 @@ from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices, check_sha
 from pytensor_cl.pymc.tempering import AnyHamiltonian, temper
 from pytensor_cl.pymc.workers import check_client
 
-_ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its chains are in trees of their own"}
+_ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its chains take each step together"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
