@@ -22,11 +22,14 @@
 <%include file="/common/partition.mako"/>\
 <%include file="/random/philox_block.mako"/>\
 <%!
-    from pytensor_cl.codegen.dtypes import ctype
+    import math
+
+    from pytensor_cl.codegen.dtypes import ctype, literal
 %>\
 <%
     R, E = ctype(real_dtype), ctype(dtype)
     R2, V, lanes = f"{R}2", f"{R}{parallel_lanes}", parallel_lanes
+    LOG_2, PERIOD = literal(math.log(2), real_dtype), literal(2 * math.pi, real_dtype)
     is_simt = schedule == "simt"
     each = f"for (int k = item; k < size; k += {group})" if is_simt else "for (int k = 0; k < size; ++k)"
     skip = "return" if is_simt else "continue"
@@ -76,7 +79,7 @@ static inline ${R2} ${name}_normals(const uint2 key, const ulong stream, const u
 
 static inline ${R} ${name}_log_add(const ${R} a, const ${R} b)
 {
-    return a == b ? a + (${R})0.693147180559945309 : max(a, b) + log1p(exp(-fabs(a - b)));
+    return a == b ? a + ${LOG_2} : max(a, b) + log1p(exp(-fabs(a - b)));
 }
 
 static inline void ${name}_copy(__global const ${R} *source, __global ${R} *target, const int size, const int item)
@@ -192,7 +195,7 @@ void ${name}(const int task, const uint2 key, __global const ${E} *restrict grad
             ++t.leaves;
             t.acceptance += exp(min(-error, (${R})0));
             if (fabs(error) > fabs(t.worst)) t.worst = error;
-            is_diverging = error > (${R})${most_error};
+            is_diverging = error > ${literal(most_error, real_dtype)};
             int turns = 0, ends_approach = 0;
             const int forward = t.step > 0;
             if (!is_diverging) {
@@ -267,7 +270,7 @@ void ${name}(const int task, const uint2 key, __global const ${E} *restrict grad
                 ${R} value = chosen[k];
                 /* The density is the same a period further on, and chains must not drift apart by whole periods. */
                 if (is_periodic[k])
-                    value -= (${R})6.283185307179586477 * rint(value / (${R})6.283185307179586477);
+                    value -= ${PERIOD} * rint(value / ${PERIOD});
                 start[k] = record[k] = value;
                 start_slope[k] = chosen_slope[k];
                 if (keeps_gradients) record[size + k] = chosen_slope[k];
