@@ -2,7 +2,7 @@
 
 usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/chains.py [--model logistic] [--chains 256] [--tune 100]
        [--draws 100] [--rounds 3] [--samplers chees meads] [--jax-python PATH] [--blackjax chees meads]
-       [--numpyro nuts] [--nutpie] [--gradient [--numba]]
+       [--numpyro nuts] [--nutpie] [--trees device] [--gradient [--numba]]
 
 Each run is a process of its own. The figure is the smallest bulk effective sample size of all parameters, divided by
 the seconds of warm-up and draws; compilation is not part of them (each sampler runs once before, with the same
@@ -12,6 +12,8 @@ For this sampler and nutpie the same number is also divided by the processor tim
 other work on the machine changes that less.
 
 With --nutpie, nutpie samples the same PyMC model with its defaults (PyMC's environment must have it).
+
+With --trees device or --trees host, "nuts" has its trees there; with --trees both, by turns.
 
 With --gradient, the time of one gradient of all chains is measured instead: that of a leapfrog step here, that of
 `jax.vmap` of `jax.value_and_grad`, which blackjax and numpyro evaluate, and with --numba that of the same leapfrog step
@@ -227,6 +229,7 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
             tune=tune,
             draws=draws,
             sampler=options.sampler,
+            trees=options.trees or None,
             random_seed=options.seed,
             progressbar=False,
             callback=lambda record, times=times: times.append(process_time()),
@@ -280,6 +283,9 @@ def _child(python: str, kind: str, sampler: str, seed: int, options: argparse.Na
         command = [python, __file__, "--child", kind, "--sampler", sampler, "--seed", str(seed), "--file", str(file)]
         for name in ("model", "chains", "tune", "draws"):
             command += [f"--{name}", str(getattr(options, name))]
+        name, _, trees = sampler.partition(" ")
+        command[command.index("--sampler") + 1] = name
+        command += ["--trees", trees] if trees else []
         command += ["--gradient"] if options.gradient else []
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -309,6 +315,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--numpyro", nargs="*", default=[], choices=("nuts", "hmc"))
     parser.add_argument("--nutpie", action="store_true", help="nutpie too, with its defaults")
     parser.add_argument("--numba", action="store_true", help="with --gradient: mode NUMBA too")
+    parser.add_argument("--trees", choices=("device", "host", "both"), default="", help="where NUTS has its trees")
     parser.add_argument("--jax-python", default="")
     parser.add_argument("--gradient", action="store_true")
     parser.add_argument("--child", choices=tuple(CHILDREN), help=argparse.SUPPRESS)
@@ -329,7 +336,9 @@ def main() -> None:
         runs += [(sys.executable, "numba", "gradient")] * options.numba
         runs += [(options.jax_python, "jax", "gradient")] * has_jax
     else:
-        runs = [(sys.executable, "pymc", name) for name in options.samplers]
+        places = {"": [""], "both": [" host", " device"]}.get(options.trees, [f" {options.trees}"])
+        named = [name + place for name in options.samplers for place in (places if name == "nuts" else [""])]
+        runs = [(sys.executable, "pymc", name) for name in named]
         runs += [(options.jax_python, "jax", name) for name in options.blackjax if has_jax]
         runs += [(options.jax_python, "numpyro", name) for name in options.numpyro if has_jax]
         runs += [(sys.executable, "nutpie", "nuts")] * options.nutpie

@@ -134,6 +134,8 @@ if wants chains && "$PYTHON" -c 'import pymc' 2>/dev/null; then
     PYTENSOR_FLAGS=device=$DEVICE step chains 60 bash -c 'to_file "$@"' - "$OUT/chains.txt" \
         "$PYTHON" benchmarks/chains.py --model logistic --chains "${CHAINS:-1024}" --gradient --rounds 1 \
         ${has_jax:+--jax-python "$PYTHON"}
+    PYTENSOR_FLAGS=device=$DEVICE step trees 60 bash -c 'to_file "$@"' - "$OUT/trees.txt" \
+        "$PYTHON" benchmarks/chains.py --model slopes --samplers nuts --trees both --rounds 1 --blackjax
 fi
 if wants tests; then
     # Each worker has a context of its own, so a kernel that ends one ends that of one worker only.

@@ -8,6 +8,7 @@
 ## Invariants  The numbers depend on the key, the element and the block only, so they are the same on every device.
 ## Reference   J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, Parallel random numbers: as easy as 1, 2, 3, SC11
 ##             (2011).
+<%include file="/random/philox_block.mako"/>\
 typedef struct {
     uint2 key;
     ulong element;
@@ -19,17 +20,6 @@ typedef struct {
     __global const ulong *tables;
 } philox_stream;
 
-static inline uint4 philox_block(const uint2 key, const ulong element, const uint block)
-{
-    uint4 x = (uint4)(block, 0, (uint)element, (uint)(element >> 32));
-    uint2 k = key;
-    for (int i = 0; i < 10; ++i) {
-        const ulong even = 0xD2511F53UL * x.x, odd = 0xCD9E8D57UL * x.z;
-        x = (uint4)((uint)(odd >> 32) ^ x.y ^ k.x, (uint)odd, (uint)(even >> 32) ^ x.w ^ k.y, (uint)even);
-        k += (uint2)(0x9E3779B9U, 0xBB67AE85U);
-    }
-    return x;
-}
 /* The stream of an element, and the same when the two numbers of its first block are known. */
 static inline void philox_start(philox_stream *r, const ulong element)
 {

@@ -13,7 +13,8 @@ from pytensor_cl.pymc.hamiltonian import compile_function
 from pytensor_cl.pymc.lost import LostChainMonitor
 from pytensor_cl.pymc.parts import Parts
 from pytensor_cl.pymc.samplers import Iteration, StepAndMass, window_ends
-from pytensor_cl.pymc.trees import STATISTICS, advance, begin_trees, new_trees
+from pytensor_cl.pymc.trees import advance, begin_trees, new_trees
+from pytensor_cl.routines.nuts import STATISTICS
 
 _EARLY_DEPTH = 4
 """Most doublings in the first third of the warm-up: trees are long while the step size and the scales are not right."""
@@ -33,50 +34,57 @@ class TreeChains:
     ) -> None:
         self.density = density
         self.chains = chains
-        self.max_depth = int(math.log2(max_steps + 1))
+        self.max_depth = deepest(max_steps)
         self.parts = Parts()
         self.inverse_mass = np.ones(density.size)
-        self.trees = new_trees(chains, density.size, self.max_depth)
         self._rng = np.random.default_rng(seed)
-        self._is_periodic = np.repeat(density.is_periodic, [int(np.prod(shape)) for shape in density.shapes])
-        self._latest = self.trees.start_position
+        self._latest = np.zeros((chains, density.size))
         self.evaluate = self._compile(mode)
-        self._leaf_density, self._leaf_gradient = np.zeros(chains), np.zeros((chains, density.size))
+        self._prepare(seed)
+
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
+        """Make the state, and compile what advances it."""
+        chains, size = self.chains, self.density.size
+        self.trees = new_trees(chains, size, self.max_depth)
+        self._leaf_density, self._leaf_gradient = np.zeros(chains), np.zeros((chains, size))
         # Numba compiles now, and not in the warm-up.
         self.begin(1.0, 1, keep_gradients=True)
         self.advance(1.0, self.max_depth)
 
-    def _compile(self, mode: object) -> object:
+    def _compile(self, mode: object) -> Any:
         flat = pt.matrix("position", dtype=pytensor.config.floatX, shape=(None, self.density.size))
         return compile_function([flat], list(self.density(flat)), {}, mode, "gradient")
 
     def _gradient(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the log densities and gradients, as float64."""
-        log_density, gradient = self.evaluate(flat.astype(pytensor.config.floatX))  # type: ignore[operator]
+        log_density, gradient = self.evaluate(flat.astype(pytensor.config.floatX))
         return np.asarray(log_density, "float64"), np.asarray(gradient, "float64")
 
     def _gradient_of(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log densities and gradients at the leaves of some chains; other chains' values mean nothing.
-
-        The number of positions that are evaluated is the number of all chains divided by a power of two: each of these
-        numbers has kernels and a captured graph of its own.
-        """
-        rows = self.chains
-        while rows // 2 >= max(len(active), _LEAST_ROWS):
-            rows //= 2
+        """Return the log densities and gradients at the leaves of some chains; other chains' values mean nothing."""
+        rows = rows_for(len(active), self.chains)
         if rows == self.chains:
             return self._gradient(self.trees.position)
         index = np.resize(active, rows)
         self._leaf_density[index], self._leaf_gradient[index] = self._gradient(self.trees.position[index])
         return self._leaf_density, self._leaf_gradient
 
+    def _set_start(self, position: np.ndarray, gradient: np.ndarray, log_density: np.ndarray) -> None:
+        """Set the states that the next trees begin at."""
+        trees = self.trees
+        trees.start_position[:], trees.start_gradient[:], trees.start_density[:] = position, gradient, log_density
+
+    def _start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the positions, gradients and log densities that trees begin at."""
+        return self.trees.start_position, self.trees.start_gradient, self.trees.start_density
+
     def set_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Move the chains, and return their log densities."""
-        trees = self.trees
-        trees.start_position[:] = np.concatenate([np.reshape(q, (self.chains, -1)) for q in positions], axis=1)
-        trees.start_density[:], trees.start_gradient[:] = self._gradient(trees.start_position)
-        self._latest = trees.start_position
-        return trees.start_density.copy()
+        flat = np.concatenate([np.reshape(q, (self.chains, -1)) for q in positions], axis=1, dtype="float64")
+        log_density, gradient = self._gradient(flat)
+        self._set_start(flat, gradient, log_density)
+        self._latest = flat
+        return log_density
 
     def positions(self) -> list[np.ndarray]:
         """Return the draws of the last iteration."""
@@ -84,7 +92,8 @@ class TreeChains:
 
     def flat_state(self, rows: Any = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions and gradients that trees of some chains begin at, of shape (chains, parameters)."""
-        return self.trees.start_position[rows], self.trees.start_gradient[rows]
+        position, gradient, _ = self._start()
+        return position[rows], gradient[rows]
 
     def set_inverse_mass(self, flat: np.ndarray) -> None:
         """Set the diagonal of the inverse mass matrix; `begin` must follow."""
@@ -92,11 +101,11 @@ class TreeChains:
 
     def try_step(self, step_size: float) -> np.ndarray:
         """Return the acceptance probabilities of one step from the last draws."""
-        trees, mass = self.trees, self.inverse_mass
-        momentum = self._rng.standard_normal(trees.momentum.shape) / np.sqrt(mass)
-        before = 0.5 * np.sum(mass * momentum**2, axis=1) - trees.start_density
-        momentum += 0.5 * step_size * trees.start_gradient
-        log_density, gradient = self._gradient(trees.start_position + step_size * mass * momentum)
+        mass, (position, slope, density) = self.inverse_mass, self._start()
+        momentum = self._rng.standard_normal(position.shape) / np.sqrt(mass)
+        before = 0.5 * np.sum(mass * momentum**2, axis=1) - density
+        momentum += 0.5 * step_size * slope
+        log_density, gradient = self._gradient(position + step_size * mass * momentum)
         momentum += 0.5 * step_size * gradient
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is far too large
             error = 0.5 * np.sum(mass * momentum**2, axis=1) - log_density - before
@@ -118,14 +127,44 @@ class TreeChains:
         trees = self.trees
         log_density, gradient = self._gradient_of(np.flatnonzero(trees.n_draws < len(trees.draws)))
         mass, step_size = self.inverse_mass, float(step_size)
-        advance(trees, gradient, log_density, mass, self._is_periodic, self._rng, step_size, max_depth)
+        is_periodic = self.density.parameter_is_periodic
+        advance(trees, gradient, log_density, mass, is_periodic, self._rng, step_size, max_depth)
+
+    def advance_to(self, index: int, step_size: float, max_depth: int) -> None:
+        """Add leaves until each chain has made a draw of the block."""
+        while self.trees.n_draws.min() <= index:
+            self.advance(step_size, max_depth)
+
+    def block(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all draws of the block, the gradients there, and the statistics of shape (names, draws, chains)."""
+        return self.trees.draws, self.trees.gradients, self.trees.statistics
+
+    def _stored(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return a draw of all chains and its statistics, of shape (names, chains)."""
+        return self.trees.draws[index], self.trees.statistics[:, index]
 
     def draw(self, index: int) -> dict[str, np.ndarray]:
         """Make a stored draw the one that `positions` returns, and return its statistics."""
-        self._latest = self.trees.draws[index]
-        found = dict(zip(STATISTICS, self.trees.statistics[:, index], strict=True))
+        self._latest, statistics = self._stored(index)
         kinds = {**dict.fromkeys(_BOOLEAN, bool), **dict.fromkeys(_INTEGER, "int64")}
-        return {name: value.astype(kinds.get(name, pytensor.config.floatX)) for name, value in found.items()}
+        floats = pytensor.config.floatX
+        return {name: v.astype(kinds.get(name, floats)) for name, v in zip(STATISTICS, statistics, strict=True)}
+
+
+def deepest(max_steps: int) -> int:
+    """Return the most doublings of a tree of so many steps."""
+    return int(math.log2(max_steps + 1))
+
+
+def rows_for(active: int, chains: int) -> int:
+    """Return the number of positions that are evaluated: the number of chains divided by a power of two.
+
+    Each of these numbers has kernels and a captured graph of its own.
+    """
+    rows = chains
+    while rows // 2 >= max(active, _LEAST_ROWS):
+        rows //= 2
+    return rows
 
 
 def block_ends(tune: int) -> list[int]:
@@ -185,8 +224,7 @@ class Nuts:
         """Advance until each chain has made the next draw."""
         chains, tuning, index = self._chains, self._count < self._tune, self._count - self._begun
         depth = min(chains.max_depth, _EARLY_DEPTH) if self._begun < self._tune // 3 else chains.max_depth
-        while chains.trees.n_draws.min() <= index:
-            chains.advance(self._step_size, depth)
+        chains.advance_to(index, self._step_size, depth)
         stats = chains.draw(index)
         done = Iteration({} if tuning else stats, self._step_size, round(stats["n_steps"].mean()), tuning)
         self._count += 1
@@ -202,10 +240,10 @@ class Nuts:
         return self._adaptation.monitor
 
     def _adapt(self) -> None:
-        trees = self._chains.trees
-        acceptance, log_density = (trees.statistics[STATISTICS.index(name)] for name in ("acceptance_rate", "lp"))
+        draws, gradients, statistics = self._chains.block()
+        acceptance, log_density = (statistics[STATISTICS.index(name)] for name in ("acceptance_rate", "lp"))
         usual = np.ones(self._chains.chains, bool)
-        for state in zip(trees.draws, trees.gradients, log_density, strict=True):
+        for state in zip(draws, gradients, log_density, strict=True):
             self._chains.parts.see(*state, self._adaptation.is_watching)
             usual &= self._adaptation.look()[0]
-        self._adaptation.update(acceptance.mean(axis=0), usual, len(trees.draws))
+        self._adaptation.update(acceptance.mean(axis=0), usual, len(draws))

@@ -22,6 +22,7 @@ from pytensor_cl.pymc.arguments import (
 from pytensor_cl.pymc.checkpoint import Checkpoint, model_digest
 from pytensor_cl.pymc.cluster import ClusterHamiltonian, payload_of
 from pytensor_cl.pymc.density import ModelDensity
+from pytensor_cl.pymc.device_trees import DeviceTreeChains, check_trees, tree_place
 from pytensor_cl.pymc.diagnostics import bulk_ess, drift, nested_rhat
 from pytensor_cl.pymc.hamiltonian import Hamiltonian
 from pytensor_cl.pymc.initial import InitialPoints, move_to_bulk
@@ -40,7 +41,7 @@ from pytensor_cl.pymc.shards import ShardedHamiltonian, check_devices, check_sha
 from pytensor_cl.pymc.tempering import AnyHamiltonian, temper
 from pytensor_cl.pymc.workers import check_client
 
-_ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its trees are on the host"}
+_ONE_DEVICE = {"meads": "its folds need each other's chains", "nuts": "its chains take each step together"}
 _TARGET_ACCEPT = {"hmc": 0.8, "nuts": 0.8}
 _RHAT_TOLERANCE = 0.02
 """Excess of the squared nested R-hat over that of one independent draw of each chain; above it there is a warning."""
@@ -70,6 +71,7 @@ def sample(
     devices: Sequence[str] | None = None,
     client: Any = None,
     shards: int | None = None,
+    trees: str | None = None,
     mode: Any = "OPENCL",
     progressbar: bool = True,
     callback: Callable[[Record], Any] | None = None,
@@ -139,6 +141,10 @@ def sample(
     shards : int, optional
         Number of equal parts of the chains with ``devices`` or ``client``, which share no random numbers, at most half
         of `chains`; default 4. At most so many devices or workers have something to do. The draws depend on it.
+    trees : {"device", "host"}, optional
+        For ``"nuts"``: whether its trees are advanced by a kernel, or on the host by a function compiled by Numba. On
+        the host positions and gradients are transferred in each step. The draws of both are right, but not the same
+        ones. Default: the device, if its memory is not the host's and has room for them (`docs/many-chains.md`).
     mode
         PyTensor mode of all functions. The flags ``device`` and ``contexts`` select the device of ``"OPENCL"``.
     progressbar : bool
@@ -205,7 +211,7 @@ def sample(
     if sampler == "hmc" and trajectory_length is None:
         trajectory_length = float(np.pi)
     settings = Settings(draws, tune, sampler, target_accept, max_steps, trajectory_length, target_ess, progressbar)
-    call = _Call(model, settings, chains, superchains, mode, devices, client, shards)
+    call = _Call(model, settings, chains, superchains, mode, devices, client, shards, check_trees(trees, sampler, mode))
     file = saved = None
     if checkpoint is not None:
         starts = {
@@ -254,6 +260,7 @@ class _Call(NamedTuple):
     devices: Sequence[str] | None
     client: Any
     shards: int | None
+    trees: str | None
 
 
 def _check_places(
@@ -288,6 +295,7 @@ def _arguments(call: _Call) -> dict[str, Any]:
         "devices": call.devices is not None,
         "client": call.client is not None,
         "shards": call.shards,
+        "trees": call.trees,
         "mode": str(call.mode),
     }
 
@@ -366,7 +374,10 @@ def _state(call: _Call, shapes: Mapping[str, tuple[int, ...]], seed: np.random.S
         payload = payload_of(model, shapes, is_tempered, chains // call.shards, mode)
         return ClusterHamiltonian(density, chains, seed, call.client, payload, call.shards, call.settings.draws)
     if sampler == "nuts":
-        return TreeChains(density, chains, seed, mode, call.settings.max_steps)
+        at = tree_place(call.trees, mode, chains, density.size, call.settings.max_steps)
+        return (DeviceTreeChains if at == "device" else TreeChains)(
+            density, chains, seed, mode, call.settings.max_steps
+        )
     return (Langevin if sampler == "meads" else Hamiltonian)(density, chains, seed, mode)
 
 

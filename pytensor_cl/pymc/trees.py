@@ -12,20 +12,7 @@ import numba
 import numpy as np
 
 from pytensor_cl.pymc.hamiltonian import MAX_ENERGY_ERROR
-
-STATISTICS = (
-    "acceptance_rate",
-    "diverging",
-    "energy",
-    "energy_error",
-    "lp",
-    "max_energy_error",
-    "n_steps",
-    "reached_max_treedepth",
-    "step_size",
-    "tree_depth",
-)
-"""Names of the statistics of a draw, in the order of `Trees.statistics`. They are PyMC's."""
+from pytensor_cl.routines.nuts import STATISTICS
 
 _MAX_ERROR = MAX_ENERGY_ERROR
 

@@ -10,6 +10,7 @@ pm = pytest.importorskip("pymc")
 
 from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
+from pytensor_cl.pymc.device_trees import DeviceTreeChains  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian  # noqa: E402
 from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
 from pytensor_cl.pymc.meads import Meads  # noqa: E402
@@ -19,6 +20,7 @@ from tests.helpers import assert_on_device, on_one_driver  # noqa: E402
 
 CHAINS = 4096  # with MEADS, whose statistics take long, a quarter
 TUNE = 24
+TREES = {"nuts": TreeChains, "nuts on the device": DeviceTreeChains}
 MOST_ERRORS = 3.5
 """Standard errors of a moment, at most."""
 
@@ -34,8 +36,8 @@ def funnel(deviation):
 def started(sampler, density, deviation, n):
     """Some chains at draws from the funnel, and what moves them."""
     seed = np.random.SeedSequence(5)
-    if sampler == "nuts":
-        chains = TreeChains(density, n, seed, "OPENCL", 1023)
+    if sampler in TREES:
+        chains = TREES[sampler](density, n, seed, "OPENCL", 1023)
         moves = Nuts(chains, TUNE, 1, 0.8)
     elif sampler == "meads":
         chains = Langevin(density, n, 5, "OPENCL")
@@ -52,7 +54,8 @@ def started(sampler, density, deviation, n):
 
 @on_one_driver
 @pytest.mark.parametrize(
-    ("sampler", "deviation"), [("nuts", 1.5), ("nuts", 0.5), ("chees", 1.5), ("hmc", 1.5), ("meads", 1.0)]
+    ("sampler", "deviation"),
+    [("nuts", 1.5), ("nuts", 0.5), ("nuts on the device", 1.5), ("chees", 1.5), ("hmc", 1.5), ("meads", 1.0)],
 )
 def test_first_draw_of_a_funnel(context, on_device, sampler, deviation):
     density = funnel(deviation)
@@ -65,7 +68,7 @@ def test_first_draw_of_a_funnel(context, on_device, sampler, deviation):
     for value, scale in ((v, deviation), (scaled, 1.0)):
         assert abs(value.mean()) < MOST_ERRORS * scale / np.sqrt(value.size)
         assert abs(value.var() / scale**2 - 1) < MOST_ERRORS * np.sqrt(2 / value.size)
-    function = {"nuts": "evaluate", "meads": "advance"}.get(sampler, "step")
+    function = {**dict.fromkeys(TREES, "evaluate"), "meads": "advance"}.get(sampler, "step")
     assert_on_device(getattr(chains, function), GpuElemwise)
 
 

@@ -12,6 +12,7 @@ from pytensor_cl.errors import ContextNotDefined  # noqa: E402
 from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
 from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
+from pytensor_cl.pymc.device_trees import DeviceTreeChains  # noqa: E402
 from pytensor_cl.pymc.hamiltonian import Hamiltonian  # noqa: E402
 from pytensor_cl.pymc.langevin import Langevin  # noqa: E402
 from pytensor_cl.pymc.nuts import TreeChains  # noqa: E402
@@ -252,12 +253,14 @@ def test_step_is_on_device(context, on_device):
 
 
 @on_one_driver
-def test_nuts(context, on_device):
+@pytest.mark.parametrize("trees", ["host", "device"])
+def test_nuts(context, on_device, trees):
     """Gradients on the device; the same draws for a seed; statistics that agree with each other; angles in their period."""
     with pm.Model() as model:
         pm.Normal("x", [1.0, -2.0], [0.5, 3.0])
         pm.VonMises("angle", 3.0, 0.5)
     options = {"chains": 64, "draws": 30, "tune": 50, "random_seed": 2, "max_steps": 15, "progressbar": False}
+    options["trees"] = trees
     found, again = (sample(model, sampler="nuts", **options) for _ in range(2))
     posterior, stats = found.posterior, found.sample_stats
     np.testing.assert_array_equal(again.posterior.x.values, posterior.x.values)
@@ -273,9 +276,9 @@ def test_nuts(context, on_device):
     assert len(np.unique(steps)) > 2  # chains do not move in step
     np.testing.assert_allclose(stats.lp, scipy.stats.norm.logpdf(posterior.x, [1.0, -2.0], [0.5, 3.0]).sum(-1)
                                + scipy.stats.vonmises.logpdf(posterior.angle, 0.5, 3.0), rtol=1e-6)  # fmt: skip
-    chains = TreeChains(
-        ModelDensity(model, {"x": (2,), "angle_circular__": ()}), 8, np.random.SeedSequence(1), "OPENCL", 15
-    )
+    density = ModelDensity(model, {"x": (2,), "angle_circular__": ()})
+    kind = DeviceTreeChains if trees == "device" else TreeChains
+    chains = kind(density, 8, np.random.SeedSequence(1), "OPENCL", 15)
     assert_on_device(chains.evaluate, GpuElemwise)
 
 
@@ -318,6 +321,9 @@ def test_bad_arguments():
     for options, message in (
         ({"sampler": "gibbs"}, "no sampler 'gibbs'"),
         ({"devices": ["dev0"], "sampler": "nuts"}, "runs on one device"),
+        ({"trees": "device"}, "trees= is for sampler 'nuts'"),
+        ({"trees": "gpu", "sampler": "nuts"}, "trees must be 'device' or 'host'"),
+        ({"trees": "device", "sampler": "nuts", "mode": "FAST_COMPILE"}, "needs mode OPENCL"),
         ({"chains": 1}, "chains must be at least 2"),
         ({"draws": 0}, "draws must be at least 1"),
         ({"superchains": 7}, "cannot be divided"),

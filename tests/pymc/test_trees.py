@@ -6,6 +6,7 @@ import pytest
 pytest.importorskip("pymc")
 
 from pytensor_cl.pymc import trees
+from pytensor_cl.routines.nuts import STATISTICS
 
 COVARIANCE = np.array([[1.0, 0.8], [0.8, 2.0]])
 PRECISION = np.linalg.inv(COVARIANCE)
@@ -21,9 +22,7 @@ def normal(position):
 def started(chains, draws, rng, step_size, max_depth=6):
     """Trees at draws from the distribution, which store `draws` draws."""
     found = trees.new_trees(chains, 2, max_depth)
-    found = found._replace(
-        draws=np.zeros((draws, chains, 2)), statistics=np.zeros((len(trees.STATISTICS), draws, chains))
-    )
+    found = found._replace(draws=np.zeros((draws, chains, 2)), statistics=np.zeros((len(STATISTICS), draws, chains)))
     found.start_position[:] = rng.multivariate_normal([0, 0], COVARIANCE, chains)
     found.start_gradient[:], found.start_density[:] = normal(found.start_position)
     trees.begin_trees(found, np.array([1.0, 2.0]), rng, step_size)
@@ -44,7 +43,7 @@ def test_draws_are_those_of_the_distribution(rng, step_size):
         )
         np.testing.assert_array_equal(found.position[resting], before[resting])
         resting = found.n_draws == draws
-    stats = dict(zip(trees.STATISTICS, found.statistics, strict=True))
+    stats = dict(zip(STATISTICS, found.statistics, strict=True))
     for step in range(draws):
         got = np.cov(found.draws[step].T)
         # Standard errors of the entries are about 0.03 to 0.06.
@@ -63,7 +62,7 @@ def test_divergence_ends_a_tree_where_it_began(rng):
     gradient, density = normal(found.position)
     density[1], gradient[1] = -np.inf, np.nan
     trees.advance(found, gradient, density, np.ones(2), NOT_PERIODIC, rng, 0.5, 6)
-    stats = dict(zip(trees.STATISTICS, found.statistics[:, 0], strict=True))
+    stats = dict(zip(STATISTICS, found.statistics[:, 0], strict=True))
     assert found.n_draws[1] == 1
     assert stats["diverging"][1] == 1
     assert stats["acceptance_rate"][1] == 0
