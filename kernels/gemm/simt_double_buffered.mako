@@ -23,8 +23,8 @@
 ## Reference   PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m8n8k4" with .f64 type. The order along k of the
 ##             fragments is free, as long as A and B have the same: number j of a work-item is element
 ##             2 * (lane % 4) + j.
-<%page args="rows, columns, step, slices, matrix, item_rows, fragments, registers, name, ctype, wide, index, has_alpha, has_c, call, starts, inputs,
-             repeated, outputs, statements"/>
+<%page args="rows, columns, step, slices, matrix, item_rows, fragments, registers, name, ctype, wide, index,
+             has_alpha, has_c, call, starts, inputs, repeated, outputs, statements"/>
 <%namespace name="common" file="/gemm/simt_common.mako"/>
 <%
     itemsize = {"float": 4, "double": 8}[ctype]

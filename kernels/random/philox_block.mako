@@ -1,5 +1,5 @@
-## Algorithm   Philox4x32-10: a block of four random numbers of 32 bits is a function of a key and of a counter, which is
-##             the number of an element and that of the block.
+## Algorithm   Philox4x32-10: a block of four random numbers of 32 bits is a function of a key and of a counter, which
+##             is the number of an element and that of the block.
 ## Operands    key, element, block.
 ## NDRange     None: a function of one work-item.
 ## Reference   J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, Parallel random numbers: as easy as 1, 2, 3, SC11

@@ -216,8 +216,10 @@ void ${name}(
 % for k, operand in enumerate(operands):
         __global ${"" if operand.is_output else "const "}${T(arrays[operand.number].dtype)} *p${k} =
             b${k} + g.at[${k}].offset + first * ${lanes} * g.at[${k}].axis[${axes - 1}];
-        % if lanes > 1:
-        const long s${k} = ${f"g.at[{k}].axis[{axes - 1}]" if part == "whole" else f"last ? g.chunk * g.at[{k}].time : 0"};
+        % if lanes > 1 and part == "whole":
+        const long s${k} = g.at[${k}].axis[${axes - 1}];
+        % elif lanes > 1:
+        const long s${k} = last ? g.chunk * g.at[${k}].time : 0;
         % endif
         % if operand.is_output and not every_axis(k):
         int m${k} = 1;
@@ -320,8 +322,9 @@ void ${name}(
             h${a}_1_${e}${at} = ${start(a, 1, e)};
         % elif array.role == "state":
             % for q in range(1, array.window + 1):
+<% kept = initial(a, q, e) if part == "steps" else f"h{a}_{q}_{e}{at}" %>\
             h${a}_${q}_${e}${at} = ${start(a, q, e)};
-            ${last_chunk}${keep(a, e, f"{array.window - q}L", initial(a, q, e) if part == "steps" else f"h{a}_{q}_{e}{at}")}
+            ${last_chunk}${keep(a, e, f"{array.window - q}L", kept)}
             % endfor
             % if condition is None:
             ${last_chunk}${clear(a, e, f"n + {array.window}")}
