@@ -1,10 +1,11 @@
-## Algorithm   x[positions] = y, or += y, in place, for GPUs, where there are many positions: segmented reduction by key
-##             of sorted positions. A segment is a run of equal positions. _last (sets): the last value of each segment
-##             wins; a work-item has one element of one value. _sum (adds): a work-item has one element, or the `lanes`
-##             of an aligned vector, of a chunk of sorted values. A segment of at most `chunk` values is added by the
-##             chunk in which it begins, value by value. Of a longer segment each chunk adds up its part: two parts for
-##             each chunk, of the segment that began before, and of the one that goes on. _join: the chunk in which a longer segment begins adds up its
-##             parts; those of many parts are added up by the work-group, those of few by a work-item.
+## Algorithm   x[positions] = y, or += y, in place, for GPUs, where there are many positions: segmented reduction by
+##             key of sorted positions. A segment is a run of equal positions. _last (sets): the last value of each
+##             segment wins; a work-item has one element of one value. _sum (adds): a work-item has one element, or the
+##             `lanes` of an aligned vector, of a chunk of sorted values. A segment of at most `chunk` values is added
+##             by the chunk in which it begins, value by value. Of a longer segment each chunk adds up its part: two
+##             parts for each chunk, of the segment that began before, and of the one that goes on. _join: the chunk in
+##             which a longer segment begins adds up its parts; those of many parts are added up by the work-group,
+##             those of few by a work-item.
 ## Operands    keys[count]: the sorted positions, in units of `unit` elements of x; those that are -1 come last, and
 ##             nothing is written there (if is_checked); order[count]: numbers of their
 ##             values, equal positions in the order of the values; x and y as in kernels/indexing/scatter_simt.mako.
