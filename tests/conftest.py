@@ -25,7 +25,7 @@ ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 """Whether to take every case, however long it takes."""
 SHARE = os.environ.get("PYTENSOR_CL_SHARE")
 """Which part of the tests runs, by their names; where it is not set, `DEFAULT_SHARE`, or all tests that were named."""
-DEFAULT_SHARE = "1/3"
+DEFAULT_SHARE = "1/4"
 """The part that ``pytest`` without paths, ``-k`` and ``-m`` runs."""
 CPU_DRIVERS = ("pocl", "intel")
 NumbaFunction.compiles_in_thread = False  # a test counts the calls until another backend is tried
@@ -114,7 +114,7 @@ def pytest_report_header(config):
     """Which tests run: without kernels in the caches, drivers compile for most of the time."""
     return (
         f"OpenCL drivers: {', '.join(DRIVERS)}; share of the tests: {_share(config)} (PYTENSOR_CL_SHARE=1/1 for all). "
-        "The default of 'pytest' alone is a third; 'pytest tests/ops', or a file, runs all tests in it"
+        "The default of 'pytest' alone is a quarter; 'pytest tests/ops', or a file, runs all tests in it"
     )
 
 
