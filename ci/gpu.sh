@@ -10,8 +10,8 @@
 # PYTHON (default python3) has the package, installed or on PYTHONPATH, and pytest. Everything that is found goes to OUT,
 # and in short form to OUT/results.json, from which tools/gpu_results.py makes the tables of docs/gpu.md.
 # Other variables: DEVICE (opencl:gpu), KIND (gpu; cpu for a trial without a GPU), SCALE (4, of the workloads; 0.01 for a
-# trial), VARIANT_SCALE (1, of variants and arrays; 0.02 for a trial), ONLY (families or names of workloads), SHARE (1/3, of the tests), TESTS (folders), WORKERS (processes of the
-# tests: two less than there are cores).
+# trial), VARIANT_SCALE (1, of variants and arrays; 0.02 for a trial), ONLY (families or names of workloads), SHARE (1/3,
+# of the tests), TESTS (folders), WORKERS (processes of the tests: two less than there are cores).
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-opencl:gpu} KIND=${KIND:-gpu}

@@ -2,7 +2,7 @@
 ##             tree of a chain that has not made its draws, and the chain moves to the next leaf. A new tree follows a
 ##             finished one. The trees are those of pytensor_cl/pymc/trees.py, step by step.
 ##             Random numbers are functions of the key, the chain, the number of its tree and the leaf: they do not
-##             depend on when the host looks, or which chains are computed.
+##             depend on when the host polls, or which chains are computed.
 ## Operands    gradient[rows][size], log_density[rows], evaluated[rows][size]: of and for the function of the gradient;
 ##             row r is chain index[r]. vectors[chains][slots][size]: the slots are below. records[ring][chains][width]:
 ##             of a draw the position, the gradient if keeps_gradients, and the statistics in the order of

@@ -1,4 +1,4 @@
-"""The No-U-Turn sampler of many chains with trees on the device, which the host looks at now and then."""
+"""The No-U-Turn sampler of many chains with trees on the device, which the host polls."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,13 @@ from pytensor_cl.runtime.registry import default_context_name, get_context
 from pytensor_cl.type import GpuArrayType
 
 MOST_STEPS = 32
-"""Steps between two looks at the device, at most."""
+"""Steps between two polls of the device, at most."""
 LEAST_STEPS = 3
-"""And at least, but for the last steps that trees can have: a look takes as long as a step of a small model or two."""
-FIRST_LOOK = 0.75
-"""Share of the steps of the last block after which the host looks for the first time."""
-LOOKS = 8
-"""Then it looks after another one of so many parts of the steps."""
+"""And at least, but for the last steps that trees can have: a poll takes as long as a step of a small model or two."""
+FIRST_POLL = 0.75
+"""Share of the steps of the last block after which the host polls for the first time."""
+POLLS = 8
+"""Then it polls after another one of so many parts of the steps."""
 RING_BYTES = 64 << 20
 """Bytes of the draws on the device, at most; the host has the others."""
 MEMORY_SHARE = 4
@@ -70,8 +70,8 @@ class DeviceTreeChains(TreeChains):
     """Chains whose trees are on the device, as are their positions and gradients.
 
     A step is a call of the function of the gradient and a launch of the kernel; nothing is transferred, and the host
-    does not wait. It looks whether the draws are there a few times in a block of the warm-up, and every 32 steps or
-    more often later. Draws that all chains have are downloaded then. The numbers of steps between looks follow from
+    does not wait. It polls whether the draws are there a few times in a block of the warm-up, and every 32 steps or
+    more often later. Draws that all chains have are downloaded then. The numbers of steps between polls follow from
     numbers of steps and of draws alone, so they are the same in each run with the same seed.
     """
 
@@ -146,10 +146,10 @@ class DeviceTreeChains(TreeChains):
         self._trees.advance(gradient, log_density, step_size, max_depth)
         self._steps += 1
 
-    def _steps_to_look(self, max_depth: int) -> int:
-        """Return the number of steps until the host looks: the first time after most of the steps of the last block."""
-        first = int(FIRST_LOOK * self._last_steps * self._draws)
-        steps = max(first - self._steps, self._steps // LOOKS, LEAST_STEPS)
+    def _steps_to_poll(self, max_depth: int) -> int:
+        """Return the number of steps until the host polls: the first time after most of the steps of the last block."""
+        first = int(FIRST_POLL * self._last_steps * self._draws)
+        steps = max(first - self._steps, self._steps // POLLS, LEAST_STEPS)
         # No chain needs more.
         most = self._draws * ((1 << max_depth) - 1) - self._steps
         return max(min(steps, MOST_STEPS, most), 1)
@@ -157,11 +157,11 @@ class DeviceTreeChains(TreeChains):
     def advance_to(self, index: int, step_size: float, max_depth: int) -> None:
         """Add leaves until each chain has made a draw of the block."""
         while self._first + len(self._rows) <= index:
-            for _ in range(self._steps_to_look(max_depth)):
+            for _ in range(self._steps_to_poll(max_depth)):
                 self.advance(step_size, max_depth)
-            self._look()
+            self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Download the draws that all chains have made, and select the chains that are not idle if they are few."""
         trees, done = self._trees, self._first + len(self._rows)
         made: np.ndarray = np.asarray(trees.state.n_draws)
