@@ -1,4 +1,4 @@
-"""Calibration of all samplers of `pytensor_cl.pymc.sample` in float64 and float32: a table for docs/many-chains.md.
+"""Calibration of all samplers of `pytensor_cl.pymc.sample` in float64 and float32: a table of the manual.
 
 usage: python -m tools.calibration [--write] [--models conjugate ...] [--samplers chees ...] [--floatx float32 ...]
                                    [--chains 1024] [--replications 100] [--seed 1]
@@ -12,7 +12,7 @@ model has all replications, which do not depend on each other.
 
 A line has the p values of all parameters, each multiplied by the number of its tests; the table has the smallest one
 multiplied by the number of parameters. With --write what is found is stored in tests/pymc/calibration.json, and the
-table of docs/many-chains.md is made of it. The exit status is 1 if a p value of the run is below 0.001.
+table of docs/many-chains-checks.md is made of it. The exit status is 1 if a p value of the run is below 0.001.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tests.pymc import closed_forms
 from tools.driver_matrix import replaced
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "many-chains.md"
+PAGE = ROOT / "docs" / "many-chains-checks.md"
 FILE = ROOT / "tests" / "pymc" / "calibration.json"
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 SAMPLERS = ("chees", "meads", "nuts", "hmc", "smc")

@@ -1,4 +1,4 @@
-"""Samplers on models that lose chains, and first draws of funnels: tables that a release stores in docs/many-chains.md.
+"""Samplers on models that lose chains, and first draws of funnels: tables of docs/many-chains-checks.md.
 
 usage: python -m tools.hard_posteriors [--models years counts] [--samplers chees nuts] [--chains 128] [--seed 2]
        python -m tools.hard_posteriors --funnels 1 1.5 2 3 [--chains 4096] [--tune 150] [--exact]
