@@ -30,7 +30,19 @@ def copy(x: GpuArray, /) -> GpuArray:
 def copyto(target: Any, source: Any, /) -> None:
     """Copy values from an array of the device or the host into another one, with broadcasting and a cast.
 
-    Waits for the device where `target` is a NumPy array.
+    Parameters
+    ----------
+    target
+        An array of the device or the host, which is changed. One of the host waits for the device.
+    source
+        An array of the device or the host, or a number, that broadcasts to `target`.
+
+    Raises
+    ------
+    TypeError
+        The cast is not allowed by NumPy's rule ``"same_kind"``.
+    ValueError
+        The shapes do not fit.
     """
     if isinstance(target, GpuArray):
         dtype = source.dtype if isinstance(source, GpuArray) else np.result_type(target.dtype, source)
@@ -57,7 +69,19 @@ def may_share_memory(x1: Any, x2: Any, /) -> bool:
 def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> GpuArray:
     """Return whether ``abs(x1 - x2) <= atol + rtol * abs(x2)``; infinities of one sign are close.
 
-    `equal_nan`: whether NaN is close to NaN.
+    Parameters
+    ----------
+    x1, x2
+        Device arrays that broadcast; one of them may be a number.
+    rtol, atol
+        The relative and the absolute tolerance.
+    equal_nan
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    GpuArray
+        bool, in the common shape.
     """
     x1, x2 = _pair(x1, x2)
     same = elementwise.equal(x1, x2)
@@ -83,7 +107,7 @@ def _pair(x1: Any, x2: Any) -> tuple[GpuArray, GpuArray]:
 def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements are close (`isclose`); waits for the device.
 
-    One of them may be an array of the host, which is uploaded.
+    Parameters are the same as for `isclose`; one of the arrays may be of the host, and is uploaded.
     """
     x1, x2 = _uploaded("allclose", x1, x2)
     return bool(reductions.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)))
@@ -124,7 +148,7 @@ def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> bool:
 
 @takes_arrays
 def angle(x: GpuArray, /) -> GpuArray:
-    """Return the angles of complex numbers in radians."""
+    """Return the angles of complex numbers in radians, from -pi to pi; 0 or pi of real ones, floatX of integers."""
     if x.dtype.kind != "c":
         x = x if x.dtype.kind == "f" else cast_to(x, default_float(x.context))
         return elementwise.atan2(full(x.shape, 0, dtype=x.dtype, device=x.context.name), x)
@@ -164,7 +188,7 @@ def average(x: GpuArray, /, axis: Axis = None, weights: GpuArray | None = None) 
 
 @takes_arrays
 def ptp(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
-    """Return the greatest less the least elements along dimensions."""
+    """Return the greatest less the least elements along dimensions; parameters and errors are the same as for `max`."""
     return reductions.max(x, axis=axis, keepdims=keepdims) - reductions.min(x, axis=axis, keepdims=keepdims)
 
 
@@ -220,13 +244,24 @@ def quantile(x: GpuArray, q: Any, /, axis: Axis = None, *, keepdims: bool = Fals
 
 @takes_arrays
 def percentile(x: GpuArray, q: Any, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
-    """Return `quantile` of numbers from 0 to 100."""
+    """Return percentiles along dimensions: `quantile` of `q` / 100, which has the other parameters, and the errors."""
     return quantile(x, np.asarray(q, np.float64) / 100, axis=axis, keepdims=keepdims)
 
 
 @takes_arrays
 def median(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
-    """Return medians along dimensions; None takes the flattened array. NaN where an element is."""
+    """Return medians along dimensions: `quantile` of 0.5.
+
+    Parameters
+    ----------
+    x, axis, keepdims
+        The same as in `quantile`.
+
+    Returns
+    -------
+    GpuArray
+        The dtype of `x`, floatX of integers; NaN where an element is.
+    """
     return quantile(x, 0.5, axis=axis, keepdims=keepdims)
 
 
@@ -234,7 +269,17 @@ def median(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuA
 def nan_to_num(
     x: GpuArray, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> GpuArray:
-    """Return a copy with numbers in place of NaN and infinities; None is the greatest and the least of the dtype."""
+    """Return a copy with numbers in place of NaN and infinities.
+
+    Parameters
+    ----------
+    x
+        An array; integers and bools are copied.
+    nan
+        The number in place of NaN.
+    posinf, neginf
+        The numbers in place of the infinities; None is the greatest, and the least, finite number of the dtype.
+    """
     if x.dtype.kind == "c":
         result = copied(x)
         for part in (result.real, result.imag):
@@ -251,7 +296,23 @@ def nan_to_num(
 
 @takes_arrays
 def inner(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
-    """Return the sums of products over the last dimension of two arrays, as `numpy.inner` does."""
+    """Return the sums of products over the last dimension of two arrays, as `numpy.inner` does.
+
+    Parameters
+    ----------
+    x1, x2
+        Arrays (..., k) and (..., k). A 0-d array is multiplied with the other one.
+
+    Returns
+    -------
+    GpuArray
+        The leading dimensions of `x1`, then those of `x2`.
+
+    Raises
+    ------
+    ValueError
+        The last dimensions differ.
+    """
     if not x1.ndim or not x2.ndim:
         return elementwise.multiply(x1, x2)
     return products.tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 1,)))

@@ -139,9 +139,19 @@ def _pairs(x: GpuArray) -> GpuArray:
 
 @takes_arrays
 def rfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
-    """Return the transforms of real numbers along a dimension: ``n // 2 + 1`` complex numbers.
+    """Return the transforms of real numbers along a dimension.
 
-    Raises `TypeError`: the array is complex.
+    Parameters are the same as for `fft`.
+
+    Returns
+    -------
+    GpuArray
+        The first ``n // 2 + 1`` complex numbers along `axis`: the others are their conjugates.
+
+    Raises
+    ------
+    TypeError
+        The array is complex.
     """
     if x.dtype.kind == "c":
         raise TypeError(f"rfft takes real numbers, not {x.dtype}: take fft")
@@ -157,7 +167,17 @@ def rfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None 
 
 @takes_arrays
 def irfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
-    """Return the inverse of `rfft`: `n` real numbers, ``2 * (m - 1)`` if it is None, of m complex ones."""
+    """Return the inverse of `rfft`.
+
+    Parameters
+    ----------
+    x
+        An array of m numbers along `axis`, complex or real.
+    n
+        The number of real numbers along `axis` in the result; None is ``2 * (m - 1)``.
+    axis, norm
+        The same as for `fft`.
+    """
     wide = _as_complex(x)
     rows, back = as_rows(wide, axis)
     length = _length(n, 2 * (x.shape[axis] - 1))
@@ -229,7 +249,10 @@ def ifftn(
 def rfftn(
     x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
-    """Return the transforms of real numbers over several dimensions; the last of them is halved, as by `rfft`."""
+    """Return the transforms of real numbers over several dimensions.
+
+    Parameters are the same as for `fftn`. The last of `axes` is transformed by `rfft`, and has ``n // 2 + 1`` numbers.
+    """
     places, lengths = _axes_and_lengths(x, s, axes)
     result = rfft(x, n=lengths[-1], axis=places[-1], norm=norm)
     for axis, n in zip(places[-2::-1], lengths[-2::-1], strict=True):
@@ -241,7 +264,7 @@ def rfftn(
 def irfftn(
     x: GpuArray, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
 ) -> GpuArray:
-    """Return the inverse of `rfftn`."""
+    """Return the inverse of `rfftn`; the parameters are the same. The last of `s` is the length of the real result."""
     places, lengths = _axes_and_lengths(x, s, axes)
     for axis, n in zip(places[:-1], lengths[:-1], strict=True):
         x = ifft(x, n=n, axis=axis, norm=norm)
@@ -296,7 +319,10 @@ def hfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None 
 
 @takes_arrays
 def ihfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> GpuArray:
-    """Return the inverse of `hfft`: one half of numbers with Hermitian symmetry."""
+    """Return the inverse of `hfft`: the first ``n // 2 + 1`` of the numbers, which have Hermitian symmetry.
+
+    Parameters are the same as for `rfft`.
+    """
     _scale(norm, 1, inverse=False)
     result = rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm])
     return elementwise.conj(result)
@@ -309,13 +335,30 @@ def _frequencies(numbers: np.ndarray, n: int, d: float, dtype: DTypeLike, device
 
 
 def fftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
-    """Return the frequencies of the elements of a transform of length `n`; `d`: distance of samples."""
+    """Return the frequencies of the elements of a transform of length `n`, in cycles per unit of `d`.
+
+    Parameters
+    ----------
+    n
+        The length.
+    d
+        The distance of two samples.
+    dtype
+        The dtype; None is floatX.
+    device
+        The name of a context; None is the default one.
+
+    Returns
+    -------
+    GpuArray
+        A vector (n,): 0 and the positive frequencies, then the negative ones.
+    """
     half = (n - 1) // 2 + 1
     return _frequencies(np.concatenate([np.arange(half), np.arange(-(n // 2), 0)]), n, d, dtype, device)
 
 
 def rfftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike = None, device: Any = None) -> GpuArray:
-    """Return the frequencies of the elements of `rfft` of length `n`; `d`: distance of samples."""
+    """Return the frequencies of the elements of `rfft`, (n // 2 + 1,); the parameters are those of `fftfreq`."""
     return _frequencies(np.arange(n // 2 + 1), n, d, dtype, device)
 
 
@@ -327,11 +370,11 @@ def _shifted(x: GpuArray, axes: Any, sign: int) -> GpuArray:
 
 @takes_arrays
 def fftshift(x: GpuArray, /, axes: int | Sequence[int] | None = None) -> GpuArray:
-    """Return a copy with frequency zero in the middle."""
+    """Return a copy with frequency zero in the middle of `axes`: one dimension, several, or all (None)."""
     return _shifted(x, axes, 1)
 
 
 @takes_arrays
 def ifftshift(x: GpuArray, /, axes: int | Sequence[int] | None = None) -> GpuArray:
-    """Return a copy with frequency zero first: the inverse of `fftshift`."""
+    """Return a copy with frequency zero first: the inverse of `fftshift`, with the same parameters."""
     return _shifted(x, axes, -1)

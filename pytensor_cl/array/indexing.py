@@ -444,7 +444,24 @@ def _write(x: GpuArray, items: list[Any], source: Any, accumulate: bool) -> None
 
 @takes_arrays
 def add_at(x: GpuArray, index: Any, value: Any) -> None:
-    """Add to elements, as ``numpy.add.at`` does: repeated indices add up, in a fixed order."""
+    """Add to elements in place, as ``numpy.add.at`` does: repeated indices add up, in a fixed order.
+
+    Parameters
+    ----------
+    x
+        An array, which is changed.
+    index
+        An index as in ``x[index]``: integers, slices, masks, arrays of the device or the host, or a tuple of these.
+    value
+        A number, or an array that broadcasts to ``x[index]``; it is cast to the dtype of `x`.
+
+    Raises
+    ------
+    IndexError
+        An index of the host is out of bounds. One in a device array is found by the next wait.
+    ValueError
+        The array is read-only, or `value` does not broadcast.
+    """
     check_writable(x)
     items = _expanded(x, index)
     source = _source(x, value)
@@ -520,9 +537,22 @@ def _within(indices: Any, length: int, mode: str) -> Any:
 
 @takes_arrays
 def nonzero(x: GpuArray, /) -> tuple[GpuArray, ...]:
-    """Return the indices of elements that are not zero, an int64 vector per dimension; waits for the device.
+    """Return the indices of elements that are not zero, in C order; waits for the device.
 
-    Raises `ValueError`: the array is 0-d.
+    Parameters
+    ----------
+    x
+        An array of one dimension or more.
+
+    Returns
+    -------
+    tuple of GpuArray
+        A vector of int64 for each dimension.
+
+    Raises
+    ------
+    ValueError
+        The array is 0-d.
     """
     if not x.ndim:
         raise ValueError("nonzero of a 0-d array is not defined: take reshape(x, (1,))")

@@ -138,9 +138,19 @@ def cholesky(x: GpuArray, /, *, upper: bool = False) -> GpuArray:
 
 @takes_arrays
 def cross(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
-    """Return cross products of vectors with three elements along a dimension; other dimensions broadcast.
+    """Return cross products of vectors with three elements.
 
-    Raises `ValueError`: the dimension has another length.
+    Parameters
+    ----------
+    x1, x2
+        Arrays with length 3 along `axis`; other dimensions broadcast.
+    axis
+        The dimension.
+
+    Raises
+    ------
+    ValueError
+        The dimension has another length; `numpy.cross` allowed 2 as well.
     """
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: axis {axis} must have length 3, the shapes are {x1.shape} and {x2.shape}")
@@ -155,7 +165,7 @@ def cross(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
 
 @takes_arrays
 def det(x: GpuArray, /) -> GpuArray:
-    """Return the determinants (...) of matrices (..., n, n)."""
+    """Return the determinants (...) of matrices (..., n, n); those of integers are floatX, those of float16 float32."""
     a = _matrices("det", x, square=True)
     result: GpuArray = _routine(a, Determinant)(a)[0]
     return result
@@ -173,22 +183,37 @@ def slogdet(x: GpuArray, /) -> SlogdetResult:
 
 @takes_arrays
 def diagonal(x: GpuArray, /, *, offset: int = 0) -> GpuArray:
-    """Return a view of the diagonals of matrices, `offset` above the main one."""
+    """Return a view of the diagonals (..., k) of matrices (..., m, n), `offset` places above the main one."""
     return _diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
 @takes_arrays
 def trace(x: GpuArray, /, *, offset: int = 0, dtype: DTypeLike = None) -> GpuArray:
-    """Return the sums of diagonals of matrices, `offset` above the main one; `dtype` is as in `sum`."""
+    """Return the sums of diagonals (...) of matrices (..., m, n), `offset` places above the main one; `dtype` is as in
+    `sum`.
+    """
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
 @takes_arrays
 def eigh(x: GpuArray, /) -> EighResult:
-    """Return the eigenvalues (..., n) and the eigenvectors (..., n, n) of symmetric or Hermitian matrices.
+    """Return the eigenvalues and the eigenvectors of symmetric or Hermitian matrices.
 
-    The eigenvalues are real, in ascending order. The vectors are columns; their signs, or directions in the complex
-    plane, may differ from NumPy's. The lower triangle is read.
+    Parameters
+    ----------
+    x
+        Matrices (..., n, n), of which the lower triangle is read.
+
+    Returns
+    -------
+    EighResult
+        `eigenvalues` (..., n), real and in ascending order, and `eigenvectors` (..., n, n), which are columns. Their
+        signs, or directions in the complex plane, may differ from NumPy's.
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
     """
     a = _matrices("eigh", x, square=True)
     return EighResult(*_routine(a, SymmetricEigen)(a))
@@ -217,7 +242,7 @@ def inv(x: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def matrix_power(x: GpuArray, n: int, /) -> GpuArray:
-    """Return powers of square matrices, by repeated squaring; negative ones are those of the inverses."""
+    """Return powers of square matrices (..., n, n), by repeated squaring; negative ones are powers of the inverses."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise np.linalg.LinAlgError(f"linalg.matrix_power takes square matrices, not an array of shape {x.shape}")
     if n == 0:
@@ -236,10 +261,24 @@ def matrix_power(x: GpuArray, n: int, /) -> GpuArray:
 
 @takes_arrays
 def qr(x: GpuArray, /, mode: str = "reduced") -> QRResult:
-    """Return the factors of ``x = Q @ R`` of matrices (..., m, n).
+    """Return the factors of ``x = Q @ R`` of matrices.
 
-    `mode`: ``"reduced"`` for Q (..., m, k) and R (..., k, n) with k = min(m, n); ``"complete"`` for Q (..., m, m) and R
-    (..., m, n). The diagonal of R is real.
+    Parameters
+    ----------
+    x
+        Matrices (..., m, n); k is the smaller side.
+    mode
+        ``"reduced"`` for Q (..., m, k) and R (..., k, n); ``"complete"`` for Q (..., m, m) and R (..., m, n).
+
+    Returns
+    -------
+    QRResult
+        `Q` and `R`. The diagonal of R is real.
+
+    Raises
+    ------
+    ValueError
+        There is no such mode.
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"linalg.qr: mode must be 'reduced' or 'complete', not {mode!r}")
@@ -279,11 +318,20 @@ def solve(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
 
 @takes_arrays
 def svd(x: GpuArray, /, full_matrices: bool = True) -> SVDResult:
-    """Return U, S and Vh of ``x = U @ diag(S) @ Vh``; the singular values S are real and in descending order.
+    """Return the factors of ``x = U @ diag(S) @ Vh``.
 
-    Signs of vectors, or their directions in the complex plane, may differ from NumPy's.
+    Parameters
+    ----------
+    x
+        Matrices (..., m, n); k is the smaller side.
+    full_matrices
+        Whether U (..., m, m) and Vh (..., n, n) are square; else they are (..., m, k) and (..., k, n).
 
-    `full_matrices`: whether U and Vh are square.
+    Returns
+    -------
+    SVDResult
+        `U`, `S` (..., k), the singular values, real and in descending order, and `Vh`. Signs of vectors, or their
+        directions in the complex plane, may differ from NumPy's.
     """
     a = _matrices("svd", x)
     return SVDResult(*_routine(a, SVD, full_matrices=full_matrices)(a))
@@ -309,9 +357,15 @@ def _cutoff(x: GpuArray, values: GpuArray, rtol: Any) -> GpuArray:
 
 @takes_arrays
 def matrix_rank(x: GpuArray, /, rtol: Any = None) -> GpuArray:
-    """Return the ranks (int64) of matrices: how many singular values are above `rtol` times the greatest.
+    """Return the ranks (...), int64, of matrices (..., m, n): how many singular values are above a limit.
 
-    `rtol`: a number, or an array of the batch's shape; None is the larger side times the precision.
+    Parameters
+    ----------
+    x
+        Matrices.
+    rtol
+        The limit divided by the greatest singular value: a number, or an array (...); None is the larger side times the
+        precision of the dtype.
     """
     values = svdvals(x)
     return reductions.count_nonzero(elementwise.greater(values, _cutoff(x, values, rtol)), axis=-1)
@@ -387,9 +441,22 @@ def norm(x: GpuArray, /, ord: Any = None, axis: Any = None, keepdims: bool = Fal
 
 @takes_arrays
 def matrix_norm(x: GpuArray, /, *, keepdims: bool = False, ord: Any = "fro") -> GpuArray:
-    """Return norms of matrices.
+    """Return norms (...) of matrices (..., m, n).
 
-    `ord`: ``"fro"``, ``"nuc"``, 1, -1, 2, -2, ``inf`` or ``-inf``, as in `numpy.linalg.norm`.
+    Parameters
+    ----------
+    x
+        Matrices; integers are computed as floatX.
+    keepdims
+        Whether the last two dimensions stay, with length 1.
+    ord
+        ``"fro"``, the root of the sum of squares; ``"nuc"``, the sum of the singular values; 2 and -2, the greatest and
+        the least of them; 1 and -1, the greatest and the least sum of a column; ``inf`` and ``-inf``, of a row.
+
+    Raises
+    ------
+    ValueError
+        There is no such norm.
     """
     if x.ndim < 2:
         raise np.linalg.LinAlgError(f"linalg.matrix_norm takes matrices, not an array of shape {x.shape}")

@@ -72,7 +72,10 @@ def reshape(x: GpuArray, /, shape: Any, *, copy: bool | None = None, order: str 
 
 @takes_arrays
 def ravel(x: GpuArray, /, order: str = "C") -> GpuArray:
-    """Return the elements as a vector: a view where one is possible; `order` is that of `reshape`."""
+    """Return the elements as a vector: a view where one is possible, else a copy.
+
+    `order` is that of `reshape`.
+    """
     if order != "C":
         _check_order("ravel", order)
         x = x.T
@@ -81,7 +84,20 @@ def ravel(x: GpuArray, /, order: str = "C") -> GpuArray:
 
 @takes_arrays
 def permute_dims(x: GpuArray, /, axes: Sequence[int]) -> GpuArray:
-    """Return a view with the dimensions in another order, `axes`."""
+    """Return a view with the dimensions in another order.
+
+    Parameters
+    ----------
+    x
+        An array.
+    axes
+        The dimensions of `x` in the order of the result; each is given once.
+
+    Raises
+    ------
+    ValueError
+        A dimension is missing, or is given twice.
+    """
     order = normalize_axis_tuple(axes, x.ndim, "axes")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes {tuple(axes)} must name each of the {x.ndim} dimensions once")
@@ -90,7 +106,7 @@ def permute_dims(x: GpuArray, /, axes: Sequence[int]) -> GpuArray:
 
 @takes_arrays
 def transpose(x: GpuArray, /, axes: Sequence[int] | None = None) -> GpuArray:
-    """Return a view with the dimensions in another order; None reverses them."""
+    """Return a view with the dimensions in another order: `axes` as for `permute_dims`, or the reverse order."""
     return x.T if axes is None else permute_dims(x, axes)
 
 
@@ -145,9 +161,21 @@ def moveaxis(x: GpuArray, source: Any, destination: Any, /) -> GpuArray:
 
 @takes_arrays
 def expand_dims(x: GpuArray, /, axis: int | Sequence[int]) -> GpuArray:
-    """Return a view with new dimensions of length 1; `axis`: their places in the result.
+    """Return a view with new dimensions of length 1.
 
-    Raises `IndexError`: a place is out of bounds.
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        The places of the new dimensions in the result: an integer, or a sequence of integers.
+
+    Raises
+    ------
+    IndexError
+        A place is out of bounds.
+    ValueError
+        A place is given twice.
     """
     axes = _lengths(axis)
     ndim = x.ndim + len(axes)
@@ -160,9 +188,19 @@ def expand_dims(x: GpuArray, /, axis: int | Sequence[int]) -> GpuArray:
 
 @takes_arrays
 def squeeze(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray:
-    """Return a view without dimensions of length 1: `axis`, or all.
+    """Return a view without dimensions of length 1.
 
-    Raises `ValueError`: a dimension has another length.
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        The dimensions that are removed; None removes all of length 1, which the array API standard does not have.
+
+    Raises
+    ------
+    ValueError
+        A dimension has another length.
     """
     if axis is None:
         axes: tuple[int, ...] = tuple(a for a, n in enumerate(x.shape) if n == 1)
@@ -173,9 +211,19 @@ def squeeze(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray
 
 @takes_arrays
 def broadcast_to(x: GpuArray, /, shape: Any) -> GpuArray:
-    """Return a view in which dimensions are repeated; it is read-only, as its elements share places.
+    """Return a view in another shape, in which dimensions are repeated; it is read-only, as its elements share places.
 
-    Raises `ValueError`: the array does not broadcast to the shape.
+    Parameters
+    ----------
+    x
+        An array.
+    shape
+        An integer, or a sequence of integers, to which the shape of `x` broadcasts by NumPy's rules.
+
+    Raises
+    ------
+    ValueError
+        The array does not broadcast to the shape.
     """
     return x.with_layout(x.layout.broadcast_to(_lengths(shape)))
 
@@ -199,9 +247,24 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> list[GpuArray]:
-    """Return the coordinates of a grid, one array for each of the vectors.
+    """Return the coordinates of a grid, one array for each vector.
 
-    `indexing`: ``"ij"`` for dimensions in the order of the vectors, ``"xy"`` with the first two exchanged.
+    Parameters
+    ----------
+    arrays
+        Vectors of one dtype, of lengths n1, n2, ...
+    indexing
+        ``"xy"``: the arrays have shape (n2, n1, n3, ...), as images have; ``"ij"``: (n1, n2, n3, ...).
+
+    Returns
+    -------
+    list of GpuArray
+        New arrays; NumPy's arguments ``copy`` and ``sparse`` do not exist.
+
+    Raises
+    ------
+    ValueError
+        The dtypes differ, or `indexing` is neither of the two.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}")
@@ -221,7 +284,7 @@ def meshgrid(*arrays: GpuArray, indexing: str = "xy") -> list[GpuArray]:
 
 @takes_arrays
 def flip(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray:
-    """Return a view with the elements in the reverse order along `axis`, or along all dimensions."""
+    """Return a view with the elements in the reverse order along one dimension, several, or all (None)."""
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim, "axis")
     backwards = slice(None, None, -1)
     return x[tuple(backwards if a in axes else slice(None) for a in range(x.ndim))]
@@ -229,7 +292,25 @@ def flip(x: GpuArray, /, axis: int | Sequence[int] | None = None) -> GpuArray:
 
 @takes_arrays
 def unstack(x: GpuArray, /, *, axis: int = 0) -> tuple[GpuArray, ...]:
-    """Return the views of the parts along a dimension, without it."""
+    """Return views of the parts along a dimension, without it.
+
+    Parameters
+    ----------
+    x
+        An array of n elements along `axis`.
+    axis
+        The dimension.
+
+    Returns
+    -------
+    tuple of GpuArray
+        n arrays with one dimension less.
+
+    Raises
+    ------
+    ValueError
+        The array is 0-d.
+    """
     return tuple(moveaxis(x, axis, 0)) if x.ndim else _no_dimension("unstack")
 
 
@@ -239,7 +320,23 @@ def _no_dimension(name: str) -> Any:
 
 @takes_arrays
 def diagonal(x: GpuArray, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> GpuArray:
-    """Return a view of the diagonals of two dimensions, in a new last dimension, `offset` above the main one."""
+    """Return a view of diagonals.
+
+    Parameters
+    ----------
+    x
+        An array of two dimensions or more.
+    offset
+        The place of the diagonal above the main one; below it the number is negative.
+    axis1, axis2
+        The dimensions of the matrices.
+
+    Returns
+    -------
+    GpuArray
+        The other dimensions of `x`, and the diagonals in a new last one. NumPy's is read-only; this one can be written
+        to.
+    """
     first, second = normalize_axis_tuple((axis1, axis2), x.ndim, "axis")
     return x.with_layout(diagonal_layout(x.layout, offset, first, second))
 
@@ -255,14 +352,21 @@ def concat(arrays: Sequence[GpuArray], /, axis: int | None = 0) -> GpuArray:
     Parameters
     ----------
     arrays
-        Device arrays of the same shape but for `axis`; their dtypes promote.
+        Device arrays of the same shape but for `axis`.
     axis
         The dimension. None concatenates the flattened arrays.
+
+    Returns
+    -------
+    GpuArray
+        A new array, of the dtype to which those of the arrays promote.
 
     Raises
     ------
     ValueError
         The shapes do not fit, or there are no arrays.
+    TypeError
+        The arrays are not in a sequence.
     """
     _check_axis_is_no_array("concat", axis)
     arrays = list(arrays)
@@ -298,12 +402,26 @@ concatenate = concat
 
 
 def stack(arrays: Sequence[GpuArray], /, axis: int = 0) -> GpuArray:
-    """Concatenate arrays of one shape along a new dimension.
+    """Concatenate arrays along a new dimension.
 
-    Raises `ValueError`: the shapes differ.
+    Parameters
+    ----------
+    arrays
+        Device arrays of one shape.
+    axis
+        The place of the new dimension in the result.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ, or there are no arrays.
+    TypeError
+        The arrays are not in a sequence.
     """
     _check_axis_is_no_array("stack", axis)
     arrays = list(arrays)
+    if not arrays:
+        raise ValueError("stack needs at least one array")
     check_arrays("stack", arrays)
     if len({x.shape for x in arrays}) != 1:
         raise ValueError(f"stack: the arrays must have one shape, not {', '.join(str(x.shape) for x in arrays)}")
@@ -317,18 +435,21 @@ def _at_least(name: str, x: GpuArray, ndim: int) -> GpuArray:
 
 
 def hstack(arrays: Sequence[GpuArray], /) -> GpuArray:
-    """Concatenate arrays along the second dimension; vectors along their only one."""
+    """Concatenate a sequence of arrays along the second dimension; vectors along their only one."""
     arrays = [_at_least("hstack", x, 1) for x in arrays]
     return concat(arrays, axis=0 if arrays and arrays[0].ndim == 1 else 1)
 
 
 def vstack(arrays: Sequence[GpuArray], /) -> GpuArray:
-    """Concatenate arrays along the first dimension; vectors become rows."""
+    """Concatenate a sequence of arrays along the first dimension; vectors of length n become rows (1, n)."""
     return concat([_at_least("vstack", x, 2) for x in arrays], axis=0)
 
 
 def dstack(arrays: Sequence[GpuArray], /) -> GpuArray:
-    """Concatenate arrays along the third dimension; matrices get one."""
+    """Concatenate a sequence of arrays along the third dimension.
+
+    Matrices (m, n) become (m, n, 1), vectors (n,) become (1, n, 1).
+    """
     matrices = [_at_least("dstack", x, 2) for x in arrays]
     return concat([x[..., None] if x.ndim < 3 else x for x in matrices], axis=2)
 
@@ -337,7 +458,20 @@ def dstack(arrays: Sequence[GpuArray], /) -> GpuArray:
 def array_split(x: GpuArray, sections: Any, /, axis: int = 0) -> list[GpuArray]:
     """Return views of parts of an array along a dimension.
 
-    `sections`: the number of parts, whose lengths differ by one at most, or the places where parts begin.
+    Parameters
+    ----------
+    x
+        An array.
+    sections
+        The number of parts, whose lengths differ by one at most, the longer ones first; or the indices where the second
+        and later parts begin.
+    axis
+        The dimension.
+
+    Raises
+    ------
+    ValueError
+        The number of parts is not positive.
     """
     axis = normalize_axis_index(axis, x.ndim)
     length = x.shape[axis]
@@ -355,9 +489,14 @@ def array_split(x: GpuArray, sections: Any, /, axis: int = 0) -> list[GpuArray]:
 
 @takes_arrays
 def split(x: GpuArray, sections: Any, /, axis: int = 0) -> list[GpuArray]:
-    """Return views of parts as `array_split` does.
+    """Return views of parts of an array along a dimension, all of one length.
 
-    Raises `ValueError`: the number of parts does not divide the length.
+    Parameters are the same as for `array_split`.
+
+    Raises
+    ------
+    ValueError
+        The number of parts does not divide the length, or is not positive.
     """
     if hasattr(sections, "__index__") and x.shape[normalize_axis_index(axis, x.ndim)] % sections.__index__():
         raise ValueError(f"split: {sections} equal parts of shape {x.shape} along axis {axis} are not possible")
@@ -392,9 +531,21 @@ def dsplit(x: GpuArray, sections: Any, /) -> list[GpuArray]:
 
 @takes_arrays
 def roll(x: GpuArray, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> GpuArray:
-    """Return a copy whose elements are moved by `shift` places; those past the end come first.
+    """Return a copy whose elements are moved along dimensions; those past the end come first.
 
-    `axis`: one dimension for each shift; None moves the elements of the flattened array.
+    Parameters
+    ----------
+    x
+        An array.
+    shift
+        By how many places elements move: one integer, or one for each dimension; a negative one moves them backwards.
+    axis
+        A dimension, or several; None moves the elements of the flattened array.
+
+    Raises
+    ------
+    ValueError
+        There are not as many shifts as dimensions.
     """
     if axis is None:
         if not hasattr(shift, "__index__"):
@@ -427,7 +578,20 @@ def _roll(target: GpuArray, source: GpuArray, shifts: list[int]) -> None:
 
 @takes_arrays
 def tile(x: GpuArray, repetitions: int | Sequence[int], /) -> GpuArray:
-    """Return an array that repeats `x` along each dimension, as `numpy.tile` does."""
+    """Return an array that repeats `x` along dimensions.
+
+    Parameters
+    ----------
+    x
+        An array.
+    repetitions
+        The number of copies along each of the last dimensions. More numbers than dimensions add dimensions in front.
+
+    Returns
+    -------
+    GpuArray
+        A new array, as of `numpy.tile`.
+    """
     counts = _lengths(repetitions)
     ndim = max(x.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts

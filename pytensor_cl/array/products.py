@@ -107,7 +107,25 @@ def _matrices(context: Context, a: GpuArray, b: GpuArray, dtype: str) -> GpuArra
 
 @takes_arrays
 def vecdot(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
-    """Return inner products along a dimension; that of complex numbers takes the conjugate of `x1`."""
+    """Return inner products of vectors along a dimension.
+
+    Parameters
+    ----------
+    x1, x2
+        Arrays with the same length along `axis`; other dimensions broadcast. `x1` is conjugated where it is complex.
+    axis
+        The dimension.
+
+    Returns
+    -------
+    GpuArray
+        The common shape without `axis`, and the dtype to which those of the arrays promote: integers wrap.
+
+    Raises
+    ------
+    ValueError
+        The lengths differ, or the shapes do not broadcast.
+    """
     if not -min(x1.ndim, x2.ndim) <= axis < min(x1.ndim, x2.ndim):
         raise np.exceptions.AxisError(f"vecdot: axis {axis} is out of bounds for shapes {x1.shape} and {x2.shape}")
     if x1.shape[axis] != x2.shape[axis]:
@@ -121,7 +139,23 @@ def vecdot(x1: GpuArray, x2: GpuArray, /, *, axis: int = -1) -> GpuArray:
 def tensordot(x1: GpuArray, x2: GpuArray, /, axes: int | Sequence[Sequence[int]] = 2) -> GpuArray:
     """Return the sums of products over dimensions of two arrays.
 
-    `axes`: how many of the last dimensions of `x1` and the first of `x2`; or the dimensions of each.
+    Parameters
+    ----------
+    x1, x2
+        Arrays.
+    axes
+        The number of last dimensions of `x1`, and of first ones of `x2`, that are summed over; or a pair of
+        sequences: the dimensions of `x1`, and of `x2`.
+
+    Returns
+    -------
+    GpuArray
+        The other dimensions of `x1`, then those of `x2`.
+
+    Raises
+    ------
+    ValueError
+        The lengths of the dimensions differ.
     """
     if isinstance(axes, int):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
@@ -143,7 +177,19 @@ def tensordot(x1: GpuArray, x2: GpuArray, /, axes: int | Sequence[Sequence[int]]
 
 @takes_arrays
 def dot(x1: GpuArray, x2: GpuArray, /) -> GpuArray:
-    """Return the product of NumPy's ``dot``: of numbers, vectors and matrices, and sums over the last dimension."""
+    """Return the product of two arrays, as `numpy.dot` does.
+
+    Parameters
+    ----------
+    x1, x2
+        Numbers (0-d arrays) are multiplied; vectors and matrices are as for `matmul`; arrays (..., k) and (..., k, n)
+        of more dimensions are summed over k.
+
+    Returns
+    -------
+    GpuArray
+        The leading dimensions of `x1`, then those of `x2`: they do not broadcast, as those of `matmul` do.
+    """
     if not x1.ndim or not x2.ndim:
         return elementwise.multiply(x1, x2)
     if x1.ndim <= 2 and x2.ndim <= 2:

@@ -169,9 +169,14 @@ def _extremum(name: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
 
 @takes_arrays
 def max(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
-    """Return the greatest elements along dimensions; NaN where one is. The parameters are those of `sum`.
+    """Return the greatest elements along dimensions; NaN where one of them is. The parameters are those of `sum`.
 
-    Raises `ValueError`: there are no elements.
+    Raises
+    ------
+    ValueError
+        There are no elements along the dimensions.
+    TypeError
+        The dtype is complex.
     """
     return _finished("max", _extremum("max", x, axis, keepdims), out)
 
@@ -192,13 +197,19 @@ def _truth(operation: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
 
 @takes_arrays
 def all(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
-    """Return whether all elements along dimensions are true. The parameters are those of `sum`."""
+    """Return whether all elements along dimensions are true, that is, not zero, as bools; true where there are none.
+
+    The parameters are those of `sum`.
+    """
     return _finished("all", _truth("and", x, axis, keepdims), out)
 
 
 @takes_arrays
 def any(x: GpuArray, /, axis: Axis = None, out: GpuArray | None = None, keepdims: bool = False) -> GpuArray:
-    """Return whether an element along dimensions is true. The parameters are those of `sum`."""
+    """Return whether an element along dimensions is true, that is, not zero, as bools; false where there are none.
+
+    The parameters are those of `sum`.
+    """
     return _finished("any", _truth("or", x, axis, keepdims), out)
 
 
@@ -216,7 +227,13 @@ def _count(x: GpuArray, axes: Sequence[int]) -> int:
 def mean(
     x: GpuArray, /, axis: Axis = None, dtype: DTypeLike = None, out: GpuArray | None = None, keepdims: bool = False
 ) -> GpuArray:
-    """Return means along dimensions; of integers they are floatX. The parameters are those of `sum`."""
+    """Return means along dimensions; NaN where there are no elements. The parameters are those of `sum`.
+
+    Returns
+    -------
+    GpuArray
+        `dtype`; where it is None the dtype of `x`, and floatX of integers and bools.
+    """
     target = np.dtype(dtype) if dtype is not None else x.dtype if x.dtype.kind in "fc" else default_float(x.context)
     total = sum(x, axis=axis, dtype=_of_sums(target), keepdims=keepdims)
     count = _count(x, axes_of(x, axis))
@@ -317,5 +334,5 @@ def std(
     keepdims: bool = False,
     out: GpuArray | None = None,
 ) -> GpuArray:
-    """Return standard deviations along dimensions: the square roots of `var`."""
+    """Return standard deviations along dimensions: the square roots of `var`, which has the same parameters."""
     return _finished("std", _moment(x, axis, correction, keepdims, is_root=True), out)

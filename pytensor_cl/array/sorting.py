@@ -47,25 +47,53 @@ def sort(x: GpuArray, /, axis: int = -1, *, descending: bool = False, stable: bo
     x
         An array of a real dtype.
     axis
-        The dimension.
+        The dimension. It cannot be None: sort ``ravel(x)`` to flatten the array.
     descending
         Whether the greatest element comes first. NaN is greater than any number.
     stable
         Ignored: equal elements cannot be told apart, but for zeros, of which -0.0 comes first.
 
+    Returns
+    -------
+    GpuArray
+        A new array with the shape and the dtype of `x`.
+
     Raises
     ------
     TypeError
         The dtype is complex.
+    ValueError
+        The array is 0-d.
     """
     return _sorted(Sort, "sort", x, axis, descending)
 
 
 @takes_arrays
 def argsort(x: GpuArray, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> GpuArray:
-    """Return the indices (int64) that sort an array along a dimension; equal elements keep their order.
+    """Return the indices that sort an array along a dimension; equal elements keep their order.
 
-    The parameters are those of `sort`.
+    Parameters
+    ----------
+    x
+        An array of a real dtype.
+    axis
+        The dimension.
+    descending
+        Whether the greatest element comes first. NaN is greater than any number.
+    stable
+        Ignored: the order is always stable.
+
+    Returns
+    -------
+    GpuArray
+        int64, in the shape of `x`.
+
+    Raises
+    ------
+    TypeError
+        The dtype is complex.
+    ValueError
+        The array is 0-d.
     """
     return _sorted(ArgSort, "argsort", x, axis, descending)
 
@@ -86,36 +114,69 @@ def _extreme(kind: Any, name: str, x: GpuArray, axis: int | None, keepdims: bool
 
 @takes_arrays
 def argmax(x: GpuArray, /, axis: int | None = None, *, keepdims: bool = False) -> GpuArray:
-    """Return the indices (int64) of greatest elements along a dimension; the first of equal ones, the first NaN.
+    """Return the indices of the greatest elements along a dimension.
 
-    `axis`: None searches the flattened array. Raises `ValueError`: there are no elements.
+    Parameters
+    ----------
+    x
+        An array of a real dtype.
+    axis
+        The dimension; None searches the flattened array.
+    keepdims
+        Whether the dimension stays, with length 1.
+
+    Returns
+    -------
+    GpuArray
+        int64, in the shape of `x` without `axis`. Of equal elements it is the first, and NaN counts as the greatest.
+
+    Raises
+    ------
+    ValueError
+        The dimension has no elements.
+    TypeError
+        The dtype is complex.
     """
     return _extreme(Argmax, "argmax", x, axis, keepdims)
 
 
 @takes_arrays
 def argmin(x: GpuArray, /, axis: int | None = None, *, keepdims: bool = False) -> GpuArray:
-    """Return the indices (int64) of least elements along a dimension; the first of equal ones, the first NaN.
+    """Return the indices of the least elements along a dimension.
 
-    `axis`: None searches the flattened array. Raises `ValueError`: there are no elements.
+    Parameters, result and errors are the same as for `argmax`; NaN counts as the least.
     """
     return _extreme(Argmin, "argmin", x, axis, keepdims)
 
 
 @takes_arrays
 def searchsorted(x1: GpuArray, x2: Any, /, side: str = "left", sorter: GpuArray | None = None) -> GpuArray:
-    """Return the indices (int64) where values belong in a sorted vector.
+    """Return the indices where values belong in a sorted vector.
 
     Parameters
     ----------
     x1
-        A vector in ascending order.
+        A vector (n,) in ascending order, of a real dtype.
     x2
         The values: an array of any shape, or a number.
     side
-        ``"left"`` for the place before equal elements, ``"right"`` after them.
+        ``"left"`` for the place before equal elements, ``"right"`` for the place after them.
     sorter
-        The indices that sort `x1`, where it is not sorted.
+        Integers (n,) that sort `x1`, where it is not sorted.
+
+    Returns
+    -------
+    GpuArray
+        int64 from 0 to n, in the shape of `x2`.
+
+    Raises
+    ------
+    ValueError
+        `x1` is no vector, or `side` is neither of the two.
+    TypeError
+        `x1` is complex.
+    IndexError
+        An element of `sorter` is out of bounds; it is found by the next wait.
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side must be 'left' or 'right', not {side!r}")
@@ -155,17 +216,22 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> GpuArray | tuple[GpuArray, ...]:
-    """Return the distinct elements in ascending order, as `numpy.unique` does; waits for the device.
+    """Return the distinct elements in ascending order, as `numpy.unique` does without `axis`; waits for the device.
 
     Parameters
     ----------
     x
-        An array, which is flattened.
+        An array of a real dtype, which is flattened.
     equal_nan
         Whether all NaN count as one element.
     return_index, return_inverse, return_counts
-        Whether the result is a tuple, in which follow: where each element comes first, which of them each element of
-        `x` is, and how often each comes.
+        Whether the result is a tuple, in which arrays of int64 follow: where each distinct element comes first in the
+        flattened array; which distinct element each element of `x` is, in the shape of `x`; how often each comes.
+
+    Returns
+    -------
+    GpuArray, or tuple of GpuArray
+        A vector with the dtype of `x`, and what else is wanted.
 
     Examples
     --------
@@ -221,36 +287,79 @@ class UniqueInverse(NamedTuple):
 
 @takes_arrays
 def unique_all(x: GpuArray, /) -> UniqueAll:
-    """Return the distinct elements in ascending order, where each comes first, the number of each, and counts.
+    """Return the distinct elements in ascending order, and three arrays of int64; waits for the device.
 
-    Waits for the device. Every NaN is an element of its own.
+    Parameters
+    ----------
+    x
+        An array of a real dtype. Every NaN is an element of its own.
+
+    Returns
+    -------
+    UniqueAll
+        `values` (k,); `indices` (k,), where each comes first in the flattened array; `inverse_indices`, in the shape of
+        `x`, so that ``values[inverse_indices]`` is `x`; `counts` (k,), how often each comes.
     """
     return UniqueAll(*_unique(x, False, return_index=True, return_inverse=True, return_counts=True))
 
 
 @takes_arrays
 def unique_counts(x: GpuArray, /) -> UniqueCounts:
-    """Return the distinct elements in ascending order, and how often each comes; waits for the device."""
+    """Return the distinct elements (k,) in ascending order, and how often each comes, int64 (k,); waits for the device.
+
+    Every NaN is an element of its own.
+    """
     return UniqueCounts(*_unique(x, False, return_counts=True))
 
 
 @takes_arrays
 def unique_inverse(x: GpuArray, /) -> UniqueInverse:
-    """Return the distinct elements in ascending order, and which of them each element is; waits for the device."""
+    """Return the distinct elements (k,) in ascending order, and which of them each element of `x` is; waits for the
+    device.
+
+    The second array is of int64, in the shape of `x`. Every NaN is an element of its own.
+    """
     return UniqueInverse(*_unique(x, False, return_inverse=True))
 
 
 @takes_arrays
 def unique_values(x: GpuArray, /) -> GpuArray:
-    """Return the distinct elements in ascending order; waits for the device."""
+    """Return the distinct elements (k,) in ascending order; waits for the device.
+
+    Every NaN is an element of its own.
+    """
     return _unique(x, False)[0]
 
 
 @takes_arrays
 def take_along_axis(x: GpuArray, indices: GpuArray, /, axis: int = -1) -> GpuArray:
-    """Return elements along a dimension, by an array of indices of as many dimensions.
+    """Return elements along a dimension, by an array of indices.
 
-    Raises `IndexError`, at the next wait: an index is out of bounds.
+    Parameters
+    ----------
+    x
+        An array.
+    indices
+        Integers, with as many dimensions as `x`. All dimensions but `axis` broadcast against `x`. Negative ones count
+        from the end.
+    axis
+        The dimension.
+
+    Returns
+    -------
+    GpuArray
+        The dtype of `x`, and the common shape, with the length of `indices` along `axis`.
+
+    Raises
+    ------
+    ValueError
+        The numbers of dimensions differ.
+    IndexError
+        An index is out of bounds; it is found by the next wait.
+
+    Examples
+    --------
+    >>> xp.take_along_axis(x, xp.argsort(x), axis=-1)  # the same as xp.sort(x)  # doctest: +SKIP
     """
     common_context("take_along_axis", [x, indices])
     if x.ndim != indices.ndim:
@@ -297,13 +406,23 @@ def cumulative_sum(
     Parameters
     ----------
     x
-        An array; one of several dimensions needs `axis`.
+        An array.
     axis
-        The dimension.
+        The dimension. None is that of a vector; `cumsum` flattens other arrays.
     dtype
         The dtype of the result; None is as in `sum`.
     include_initial
         Whether the result begins with 0, and is longer by one.
+
+    Returns
+    -------
+    GpuArray
+        The shape of `x`; a number gives a vector of one element. float16 is added up in float32.
+
+    Raises
+    ------
+    ValueError
+        `axis` is None, and the array has several dimensions.
     """
     return _cumulative("cumulative_sum", "add", x, axis, dtype, include_initial)
 
@@ -312,15 +431,37 @@ def cumulative_sum(
 def cumulative_prod(
     x: GpuArray, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> GpuArray:
-    """Return the products of each element and all before it along a dimension; parameters as in `cumulative_sum`."""
+    """Return the products of each element and all before it along a dimension.
+
+    Parameters, result and errors are the same as for `cumulative_sum`; `include_initial` puts 1 first.
+    """
     return _cumulative("cumulative_prod", "mul", x, axis, dtype, include_initial)
 
 
 @takes_arrays
 def diff(x: GpuArray, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> GpuArray:
-    """Return differences of neighbours along a dimension, `n` times; the order of arguments is NumPy's.
+    """Return differences of neighbours along a dimension.
 
-    `prepend`, `append`: arrays that are put before, and after, along the dimension; a number is put once.
+    Parameters
+    ----------
+    x
+        An array.
+    n
+        The number of times that differences are taken.
+    axis
+        The dimension.
+    prepend, append
+        Arrays that are put before, and after, along the dimension; a number is put once.
+
+    Returns
+    -------
+    GpuArray
+        The shape of `x` with what was put, less `n` along `axis`. Differences of bools are whether they differ.
+
+    Raises
+    ------
+    ValueError
+        `n` is negative, or the shapes do not fit.
     """
     if n < 0:
         raise ValueError(f"diff: n must not be negative, it is {n}")
@@ -348,10 +489,15 @@ def repeat(x: GpuArray, repeats: Any, /, axis: int | None = None) -> GpuArray:
     x
         An array.
     repeats
-        The numbers of repetitions: an integer, or a vector of them, of the device or the host. One of the device is
-        waited for.
+        The numbers of repetitions: an integer, or a vector as long as the dimension, of the device or the host. One of
+        the device is waited for.
     axis
         The dimension; None repeats the elements of the flattened array.
+
+    Returns
+    -------
+    GpuArray
+        The sum of `repeats` is its length along `axis`.
 
     Raises
     ------

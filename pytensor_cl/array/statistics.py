@@ -18,14 +18,26 @@ from pytensor_cl.runtime.array import GpuArray
 
 @takes_arrays
 def cumsum(x: GpuArray, /, axis: int | None = None, dtype: DTypeLike = None, out: GpuArray | None = None) -> GpuArray:
-    """Return `cumulative_sum` along a dimension; None is that of the flattened array."""
+    """Return the sums of each element and all before it along a dimension, as `cumulative_sum`.
+
+    Parameters
+    ----------
+    x
+        An array.
+    axis
+        The dimension; None flattens the array.
+    dtype
+        The dtype of the result; None is as in `sum`.
+    out
+        An array that the result is written into.
+    """
     result = sorting.cumulative_sum(ravel(x) if axis is None else x, axis, dtype)
     return result if out is None else assign_result("cumsum", out, result)
 
 
 @takes_arrays
 def cumprod(x: GpuArray, /, axis: int | None = None, dtype: DTypeLike = None, out: GpuArray | None = None) -> GpuArray:
-    """Return `cumulative_prod` along a dimension; None is that of the flattened array."""
+    """Return the products of each element and all before it along a dimension; the parameters are those of `cumsum`."""
     result = sorting.cumulative_prod(ravel(x) if axis is None else x, axis, dtype)
     return result if out is None else assign_result("cumprod", out, result)
 
@@ -124,10 +136,21 @@ def histogram(
 
 @takes_arrays
 def isin(x: GpuArray, values: Any, /, *, invert: bool = False) -> GpuArray:
-    """Return whether each element of an array is one of some values. NaN is none of them.
+    """Return whether each element of an array is one of some values.
 
-    `values`: an array of the device; a sequence, or an array of the host, is uploaded. `invert`: whether the result is
-    true for the elements that are none of them.
+    Parameters
+    ----------
+    x
+        An array of a real dtype.
+    values
+        An array of the device, of any shape; a sequence, or an array of the host, is uploaded.
+    invert
+        Whether the result is true for the elements that are none of them.
+
+    Returns
+    -------
+    GpuArray
+        bool, in the shape of `x`. NaN is none of the values, as no two NaN are equal.
     """
     given = values if isinstance(values, GpuArray) else asarray(values, device=x.context.name)
     common_context("isin", (x, given))
@@ -163,7 +186,10 @@ def nansum(
 
 @takes_arrays
 def nanmean(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
-    """Return means of the elements along dimensions that are not NaN; NaN if there are none."""
+    """Return means of the elements along dimensions that are not NaN.
+
+    Parameters are the same as for `mean`. The mean of none is NaN; there is no warning, as NumPy gives.
+    """
     if x.dtype.kind not in "fc":
         return reductions.mean(x, axis, keepdims=keepdims)
     wide = np.dtype("float32") if x.dtype == np.dtype("float16") else x.dtype
@@ -173,7 +199,24 @@ def nanmean(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> Gpu
 
 @takes_arrays
 def nanvar(x: GpuArray, /, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> GpuArray:
-    """Return variances of the elements along dimensions that are not NaN; `ddof` is the correction of `var`."""
+    """Return variances of the elements along dimensions that are not NaN.
+
+    Parameters
+    ----------
+    x, axis, keepdims
+        The same as in `var`.
+    ddof
+        The number that is subtracted from the number of elements.
+
+    Returns
+    -------
+    GpuArray
+        NaN where no more than `ddof` elements are left; there is no warning, as NumPy gives.
+    """
+    if x.dtype.kind == "c":  # the variance of the real parts, and that of the imaginary ones
+        is_number = elementwise.equal(x, x)
+        real, imag = (elementwise.where(is_number, part, float("nan")) for part in (x.real, x.imag))
+        return elementwise.add(*(nanvar(part, axis, ddof=ddof, keepdims=keepdims) for part in (real, imag)))
     if x.dtype.kind != "f":
         return reductions.var(x, axis, correction=ddof, keepdims=keepdims)
     wide = cast_to(x, np.dtype("float32")) if x.dtype == np.dtype("float16") else x
@@ -186,7 +229,7 @@ def nanvar(x: GpuArray, /, axis: Axis = None, *, ddof: float = 0, keepdims: bool
 
 @takes_arrays
 def nanstd(x: GpuArray, /, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> GpuArray:
-    """Return the square roots of `nanvar`."""
+    """Return standard deviations of the elements along dimensions that are not NaN: the square roots of `nanvar`."""
     return elementwise.sqrt(nanvar(x, axis, ddof=ddof, keepdims=keepdims))
 
 
@@ -200,11 +243,15 @@ def _extreme_number(name: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuAr
 
 @takes_arrays
 def nanmax(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
-    """Return the greatest elements along dimensions that are not NaN; NaN if there are none."""
+    """Return the greatest elements along dimensions that are not NaN.
+
+    Parameters and errors are the same as for `max`. Where all are NaN, so is the result; there is no warning, as NumPy
+    gives.
+    """
     return _extreme_number("nanmax", x, axis, keepdims)
 
 
 @takes_arrays
 def nanmin(x: GpuArray, /, axis: Axis = None, *, keepdims: bool = False) -> GpuArray:
-    """Return the least elements along dimensions that are not NaN; NaN if there are none."""
+    """Return the least elements along dimensions that are not NaN; the rest is as for `nanmax`."""
     return _extreme_number("nanmin", x, axis, keepdims)

@@ -55,6 +55,7 @@ CALLS = [
     "np.nanmean(N,axis=0)",
     "np.nanmean(N,axis=1,keepdims=True)",
     "np.nanstd(N,axis=1,ddof=1)",
+    "np.nanvar(N+1j*X,axis=1)",
     "np.nanmax(N,axis=0)",
     "np.nanmin(N)",
     "np.nanmin(B)",
