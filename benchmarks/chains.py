@@ -202,6 +202,7 @@ def _blackjax_warm_up(blackjax: Any, density: Any, key: Any, start: Any, options
 def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
     import warnings
 
+    import pytensor_cl
     from pytensor_cl.pymc import sample
     from pytensor_cl.pymc.density import ModelDensity
     from pytensor_cl.pymc.hamiltonian import Hamiltonian
@@ -218,7 +219,7 @@ def _run_pymc(options: argparse.Namespace) -> dict[str, Any]:
         def evaluate() -> None:
             for _ in range(GRADIENTS):
                 chains.step(1e-6)
-            chains.synchronize()
+            pytensor_cl.sync()
 
         return _time_gradient(evaluate, options)
     for tune, draws in ((6, 4), (options.tune, options.draws)):  # the first run builds the kernels

@@ -9,7 +9,6 @@ from math import prod
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pytensor_cl.integers import round_up
 
@@ -195,38 +194,6 @@ class Struct:
             raise ValueError(f"{field.name}{list(field.shape)} of struct {self.name} got {len(value)} for {shape[0]}")
         for item in value:
             yield from self._elements(field, item, shape[1:])
-
-    def pack_array(self, **columns: ArrayLike) -> bytes:
-        """Return the bytes of an array of structs, given by the values of each member in all of them.
-
-        A single number is the same in all structs.
-
-        Raises
-        ------
-        TypeError
-            A member is missing, or there is none of that name.
-        ValueError
-            Lengths differ, or no column has the number of structs.
-        OverflowError
-            An integer does not fit into its member.
-        """
-        names = {field.name for field in self.fields}
-        if columns.keys() != names:
-            missing, extra = sorted(names - columns.keys()), sorted(columns.keys() - names)
-            raise TypeError(f"struct {self.name}: missing {missing}, unexpected {extra}")
-        arrays = {name: np.asarray(column) for name, column in columns.items()}
-        lengths = {len(array) for array in arrays.values() if array.ndim}
-        if len(lengths) != 1:
-            raise ValueError(f"columns of an array of structs have one length, not {sorted(lengths)}")
-        records = np.zeros(lengths.pop(), self.dtype)
-        for name, array in arrays.items():
-            target = records[name]
-            if target.dtype.kind in "iu" and array.size:
-                bounds = np.iinfo(target.dtype)
-                if array.min() < bounds.min or array.max() > bounds.max:
-                    raise OverflowError(f"{name} of struct {self.name} does not hold {array.min()} to {array.max()}")
-            records[name] = array
-        return records.tobytes()
 
     def unpack(self, packed: bytes) -> np.void:
         """Return the value of packed bytes, a NumPy record with the members by name."""

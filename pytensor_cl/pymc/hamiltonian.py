@@ -222,10 +222,6 @@ class Hamiltonian(Chains):
         """Accept or reject the proposals."""
         return Trajectory(*self._finish(step_size, 0.0))
 
-    def synchronize(self) -> None:
-        """Wait until the last steps have run."""
-        self._proposal_density.get_value(borrow=True)
-
     def trajectory(self, step_size: float, n_steps: int) -> Trajectory:
         """Move all chains along trajectories of `n_steps` steps."""
         self.begin(step_size)

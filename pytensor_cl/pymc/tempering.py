@@ -18,29 +18,30 @@ AnyHamiltonian = ClusterHamiltonian | Hamiltonian | ShardedHamiltonian
 _LENGTH = math.pi
 """Longest trajectory, in units of the mass matrix."""
 
+_SHARE = 0.5
+"""Effective sample size of the weights of a step in temperature, as a share of the particles."""
 _FIRST_MOVES = 2
-"""How often particles are moved before the first resampling, if that is wanted."""
+"""Number of moves before the first resampling, if they are wanted."""
 _WALK = 40
-"""And steps of a random walk before that."""
-
+"""Steps of the random walk before these moves."""
 _COLLAPSE = 0.1
 """Share of the particles below which there is a warning."""
 
 
-def next_temperature(log_likelihood: np.ndarray, current: float, share: float) -> float:
-    """Return the inverse temperature at which the weights have a wanted effective sample size, at most 1."""
+def next_temperature(log_likelihood: np.ndarray, current: float) -> float:
+    """Return the inverse temperature at which the effective sample size is `_SHARE` of the particles, at most 1."""
     finite = log_likelihood[np.isfinite(log_likelihood)]
     finite = finite - finite.max()
     low, high = 0.0, 1.0 - current
-    if effective_size(high * finite) >= share:
+    if effective_size(high * finite) >= _SHARE:
         return 1.0
     # The scale of the likelihood may be any: the step is first found but for a factor of two.
-    while effective_size(0.5 * high * finite) < share and high > 0:
+    while effective_size(0.5 * high * finite) < _SHARE and high > 0:
         high *= 0.5
     low = 0.5 * high
     for _ in range(30):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if effective_size(middle * finite) >= share else (low, middle)
+        low, high = (middle, high) if effective_size(middle * finite) >= _SHARE else (low, middle)
     return current + low
 
 
@@ -63,14 +64,13 @@ def temper(
     moves: int,
     log_share: float = 0.0,
     move_first: bool = False,
-    share: float = 0.5,
 ) -> tuple[float, int]:
     """Move particles from the prior to the posterior; return the logarithm of the evidence, and how many temperatures.
 
-    Temperatures are chosen so that the weights keep a share of their effective sample size. Between two of them
-    particles are resampled, and moved by Hamiltonian trajectories with the variances of the particles as mass matrix.
-    `log_share` is the logarithm of the probability that a draw from the prior has a positive likelihood. With
-    `move_first` the particles move before the first resampling, so that draws at the bounds of their variables spread.
+    Between two temperatures particles are resampled, and moved by Hamiltonian trajectories with the variances of the
+    particles as mass matrix. `log_share` is the logarithm of the probability that a draw from the prior has a positive
+    likelihood. With `move_first` the particles move before the first resampling, so that draws at the bounds of their
+    variables spread.
     """
     rng = np.random.default_rng(seed)
     temperature, log_evidence, stages = 0.0, log_share, 0
@@ -85,7 +85,7 @@ def temper(
     while temperature < 1:
         log_likelihood = np.asarray(hamiltonian.observed(), "float64")
         log_likelihood = np.where(np.isfinite(log_likelihood), log_likelihood, -np.inf)
-        following = _representable(next_temperature(log_likelihood, temperature, share), temperature)
+        following = _representable(next_temperature(log_likelihood, temperature), temperature)
         weights = (following - temperature) * log_likelihood
         log_sum = float(logsumexp(weights))
         log_evidence += log_sum - math.log(len(weights))

@@ -47,14 +47,6 @@ def test_unpack_returns_what_was_packed():
     assert plan.dtype.itemsize == plan.size == len(packed)
 
 
-def test_pack_array():
-    table = Struct(("int", "start"), ("long", "step[2]"))
-    packed = table.pack_array(start=[1, 2], step=[[3, 4], [5, 6]])
-    assert packed == table.pack(start=1, step=(3, 4)) + table.pack(start=2, step=(5, 6))
-    assert Struct(("int", "a b")).pack_array(a=[1, 2], b=7) == struct.pack("4i", 1, 7, 2, 7)
-    assert table.pack_array(start=[], step=np.empty((0, 2), int)) == b""
-
-
 def test_arrays_of_several_dimensions():
     plan = Struct(("int", "strides[2][3]"), name="plan")
     assert plan.c_typedef() == "typedef struct {\n    int strides[2][3];\n} plan;"
@@ -69,14 +61,8 @@ def test_errors():
     plan = Struct(("int", "a"), ("int", "b[2]"), name="plan")
     with pytest.raises(TypeError, match=r"missing \['b'\], unexpected \['c'\]"):
         plan.pack(a=1, c=2)
-    with pytest.raises(TypeError, match="missing"):
-        plan.pack_array(a=[1])
     with pytest.raises(ValueError, match="got 3 for 2"):
         plan.pack(a=1, b=(2, 3, 4))
-    with pytest.raises(ValueError, match="one length"):
-        plan.pack_array(a=[1, 2], b=[[1, 2]])
-    with pytest.raises(OverflowError, match="does not hold"):
-        plan.pack_array(a=[1 << 31], b=[[1, 2]])
     with pytest.raises(struct.error):
         plan.pack(a=1 << 31, b=(0, 0))
     with pytest.raises(ValueError, match="used twice"):

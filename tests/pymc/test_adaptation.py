@@ -175,10 +175,10 @@ def test_no_drift_in_one_distribution(rng, chains, draws):
 
 def test_temperature_keeps_half_of_the_particles(rng):
     log_likelihood = 30 * rng.normal(size=400)
-    found = next_temperature(log_likelihood, 0.0, 0.5)
+    found = next_temperature(log_likelihood, 0.0)
     weights = np.exp(found * (log_likelihood - log_likelihood.max()))
     assert weights.sum() ** 2 / (weights**2).sum() == pytest.approx(200, rel=1e-3)
-    assert next_temperature(np.zeros(400), 0.3, 0.5) == 1.0
+    assert next_temperature(np.zeros(400), 0.3) == 1.0
 
 
 def test_systematic_resampling_is_in_proportion():

@@ -193,7 +193,7 @@ def test_temperature_follows_the_effective_size_at_every_scale(rng, scale):
     """Half of the particles count, whatever the unit of the log likelihood; those of likelihood zero have no part."""
     log_likelihood = -scale * rng.chisquare(3, size=400)
     log_likelihood[::8] = -np.inf
-    found = next_temperature(log_likelihood, 0.0, 0.5)
+    found = next_temperature(log_likelihood, 0.0)
     if scale < 1:
         assert found == 1
         return

@@ -14,7 +14,6 @@ import atexit
 import importlib.util
 import json
 import os
-import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -55,7 +54,6 @@ DEVICES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """What differs from the device that is there. NVIDIA's driver and Intel's older ones have no fp16 for OpenCL."""
-_KERNEL = re.compile(r"\bvoid\s+(\w+)\s*\(")
 
 
 class Recorder:
@@ -111,9 +109,6 @@ class _Program:
 
     def build(self, **_options: Any) -> "_Program":
         return self
-
-    def all_kernels(self) -> list["_Kernel"]:
-        return [_Kernel(self, name) for name in dict.fromkeys(_KERNEL.findall(self.text))]
 
 
 class _Kernel:
