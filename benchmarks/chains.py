@@ -303,7 +303,7 @@ def _child(python: str, kind: str, sampler: str, seed: int, options: argparse.Na
 
 
 CHILDREN = {"pymc": _run_pymc, "numba": _run_pymc, "jax": _run_jax, "numpyro": _run_jax, "nutpie": _run_nutpie}
-"""What runs in a process of its own."""
+"""The functions that run in a process of their own."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ STYLE = (
     "@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--line:#3d444d}}</style>"
 )
 COLOURS = {"device": "#1f77d0", "auto": "#1f77d0", "NUMBA": "#e8710a", "C": "#8a63d2", "JAX": "#1a9850"}
-"""Of medium brightness: seen on white and on black."""
+"""Colours of medium brightness, which are seen on white and on black."""
 RC = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pytensor-cl",

@@ -1,6 +1,7 @@
 """What CONTRIBUTING.md asks of texts, as far as a test can hold it."""
 
 import ast
+import itertools
 import re
 import tokenize
 from pathlib import Path
@@ -57,14 +58,17 @@ def test_first_sentences_are_no_fragments():
 
 
 def _commented_values(path):
-    """The fields of classes and the constants of a module that have a comment in their line, with the comment."""
+    """The fields of classes and the constants of a module that have a comment or a docstring, with that text."""
     with tokenize.open(path) as file:
         comments = {t.start[0]: t.string for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.COMMENT}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Module | ast.ClassDef):
-            for statement in node.body:
-                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.end_lineno in comments:
-                    yield statement.lineno, comments[statement.end_lineno].lstrip("#: ")
+            for statement, after in itertools.pairwise((*node.body, None)):
+                if isinstance(statement, ast.Assign | ast.AnnAssign):
+                    if statement.end_lineno in comments:
+                        yield statement.lineno, comments[statement.end_lineno].lstrip("#: ")
+                    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                        yield after.lineno, str(after.value.value)
 
 
 def test_comments_of_fields_and_constants_are_no_fragments():

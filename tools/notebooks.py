@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
 TOLERANCE = 1e-3
 RANDOM = 1 / 6
 SECONDS = 300
-"""Of a cell."""
+"""The time limit of a cell."""
 _FILE = re.compile(r"^\S*ipykernel_\d+\S*:\d+: ", re.MULTILINE)
 """The place of a cell in the temporary files of a kernel, before a warning."""
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?", re.IGNORECASE)

@@ -80,7 +80,7 @@ WRITE = {
     "linalg.cond": "s = xp.linalg.svdvals(a); s[0] / s[-1]",
     "linalg.multi_dot": "a @ b @ c",
 }
-"""What computes the same on the device, for functions that the namespace does not have."""
+"""Expressions that compute the same on the device, for functions that the namespace does not have."""
 
 GROUPS = {
     "Files and text": """array2string array_repr array_str base_repr binary_repr format_float_positional

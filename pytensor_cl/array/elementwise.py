@@ -68,7 +68,7 @@ _DTYPES = {
     "truth": "The result is of bools.",
     "order": "The result is of bools. Complex numbers are compared by their real parts, then by the imaginary ones.",
 }
-"""What the dtypes of a function's operands may be, in its docstring."""
+"""A sentence of the docstring for each set of dtypes that a function takes."""
 
 
 def _unary(name: str, summary: str, dtypes: str) -> Callable[..., GpuArray]:

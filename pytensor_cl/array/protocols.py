@@ -415,7 +415,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.where: elementwise.where,
     np.zeros_like: _without("order", "subok")(creation.zeros_like),
 }
-"""What NumPy's functions are of device arrays."""
+"""The function of device arrays for each of NumPy's functions."""
 
 
 def array_function(function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytensor
 
 GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
-"""What a gain may be called by: the function that follows, with PyTorch's factors."""
+"""Gains by the name of the function that follows, with PyTorch's factors."""
 LAYOUTS = {"io": (0, 1), "oi": (1, 0), "oi...": (1, 0), "io...": (0, 1), "...io": (-2, -1)}
 """The axes of inputs and outputs."""
 

@@ -20,7 +20,7 @@ _BEFORE: dict[str, Callable[[int], int]] = {
     "full": lambda k: k - 1,
     "wrap_centered": lambda k: k // 2,
 }
-"""By the mode: how far the first neighbourhood begins before the image."""
+"""For each mode, how far the first neighbourhood begins before the image."""
 
 
 def _check_lengths(mode: str, n: int, k: int, step: int, room: int) -> None:

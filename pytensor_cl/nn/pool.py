@@ -178,7 +178,7 @@ class MaxPoolIndices(_Pooling):
 
 
 MODES = ("sum", "average_inc_pad", "average_exc_pad")
-"""What is made of the sum of a window."""
+"""Kinds of results that are made of the sum of a window."""
 
 
 class _Summing(_Pooling):

@@ -37,7 +37,7 @@ class Sliding(NamedTuple):
 
 
 PLAIN = {"extent": None, "stride": None, "dilation": 1, "before": 0, "after": 0}
-"""What a text on windows leaves out."""
+"""Values of arguments that a text on windows leaves out."""
 
 
 class Bins(NamedTuple):

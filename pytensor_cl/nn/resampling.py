@@ -24,7 +24,7 @@ from pytensor_cl.nn.marker import Marker
 from pytensor_cl.nn.windows import as_flag, as_variable
 
 Table = tuple[np.ndarray, np.ndarray | None]
-"""Of shape (taps, length): the element that each tap of each result reads, or -1 for none, and its weight, or None."""
+"""Two arrays (taps, length): the element that each tap of each result reads, -1 for none, and its weight, or None."""
 
 MAX_SEPARATE_TAPS = 8
 """The most taps that are terms of a sum in the graph; more are summed by one reduction."""
@@ -294,7 +294,7 @@ _KINDS = {
     "trilinear": ("linear", (3,)),
     "bicubic": ("cubic", (2,)),
 }
-"""By the name of a mode: what is done along each axis, and for how many axes the mode is."""
+"""For each mode, the interpolation along an axis, and the numbers of axes that the mode is for."""
 
 _TAPS = {"nearest": 1, "nearest of images": 1, "nearest-exact": 1, "linear": 2, "cubic": 4}
 

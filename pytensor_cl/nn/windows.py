@@ -14,7 +14,7 @@ from pytensor_cl.integers import ceil_div
 
 Pad = tuple[Any, Any] | str
 Pads = tuple[Pad, ...]
-"""Per dimension the padding before and after, which may be symbolic, or the name of a border mode."""
+"""The padding before and after in each dimension, which may be symbolic, or the name of a border mode."""
 
 BORDER_MODES = ("valid", "half", "full")
 

@@ -101,7 +101,7 @@ class GpuOp(Op):
 
     __props__: tuple[str, ...] = ("host", "context_name")
     operand_placements: Sequence[str] | None = None
-    """Per input DEVICE, HOST or ANY; the last entry holds for the inputs that follow. None: all DEVICE."""
+    """DEVICE, HOST or ANY for each input; the last entry holds for the inputs that follow. None: all DEVICE."""
     is_compute: bool = True
     """Whether the Op computes; a view does not. Placement moves data to a device only for Ops that compute."""
     is_source: bool = False

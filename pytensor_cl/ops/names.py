@@ -15,7 +15,7 @@ _EXPRESSION = 32  # characters of an expression that a short name holds; of a lo
 Show = Callable[[Sequence[str]], str]
 """The function that joins names: `listed` for a short name, `", ".join` for a full one."""
 
-# What says how something is computed, not what.
+# Parameters that say how something is computed, not what.
 _INTERNAL = re.compile(
     r"(?:, )?\b(?:(?:no_)?inplace(?:=\w+)?|(?:overwrite_\w+|acc|acc_dtype|destructive|b_ndim|check_finite)=\w+)"
 )

@@ -27,7 +27,7 @@ from pytensor_cl.pymc.progress import warn
 SECONDS = 5.0
 """Least time between two checkpoints."""
 _SHARE = 20
-"""And at least so many times what the last one took."""
+"""The least time between two files, as a multiple of the time that the last one took."""
 _HEADER = "pytensor_cl.pymc.sample"
 
 

@@ -21,7 +21,7 @@ from pytensor_cl.type import GpuArrayType
 MOST_STEPS = 32
 """Steps between two polls of the device, at most."""
 LEAST_STEPS = 3
-"""And at least, but for the last steps that trees can have: a poll takes as long as a step of a small model or two."""
+"""The least number of steps between two polls, but for the last steps of trees: a poll takes as long as one or two."""
 FIRST_POLL = 0.75
 """Share of the steps of the last block after which the host polls for the first time."""
 POLLS = 8

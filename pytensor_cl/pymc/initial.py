@@ -8,7 +8,7 @@ from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
 RETRIES = 10
-"""How often a starting point without a finite log density is drawn again, as in PyMC."""
+"""The number of draws for a starting point until its log density is finite, as in PyMC."""
 
 
 _PAIRS = 24

@@ -10,11 +10,11 @@ from pytensor_cl.pymc.parts import LEAST_STATES, AnyParts, log_volumes, usual_de
 _ALLOWANCE = 10.0
 """A chain may be in a region whose mass is exp(-10) of the others'."""
 _SPREADS = 30.0
-"""And, on top of that, this many median absolute deviations of the upper half of the chains: 12 standard deviations."""
+"""The same in median absolute deviations of the upper half of the chains, which are added: 12 standard deviations."""
 _SPREADS_AT_REST = 5.0
 """The same for the density of a chain that did not move."""
 _HIGH_SHARE = 0.9
-"""Of the excesses of all chains, the one that stands for the draws: modes may differ."""
+"""The quantile of the excesses of all chains that stands for the draws: modes may differ."""
 _LEAST_MOVES = 0.1
 """A chain that has not moved is stuck if its acceptances add up to less; else that was by chance."""
 

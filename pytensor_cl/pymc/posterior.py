@@ -24,7 +24,7 @@ _SHARE = 0.8
 """Share of the available memory that the result may take."""
 
 _BLOCK_BYTES = 2**26
-"""What one call computes takes about this many bytes: all outputs and intermediate values of its draws."""
+"""Bytes that all outputs and intermediate values of one call take, about."""
 
 
 def constrain(

@@ -16,7 +16,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor_cl.pymc.progress import warn
 
 ROUNDS = 100
-"""How often each particle is drawn, at most, until its likelihood is positive."""
+"""The most draws of a particle until its likelihood is positive."""
 
 
 def _to_unbounded(transform: Any, value: Any, inputs: Sequence[Any]) -> tuple[Any, Any]:
@@ -124,7 +124,7 @@ class PriorDraws:
                 failed = error
         if not drawn:
             raise failed
-        # What does not exist is some other draw, which does not count.
+        # Values that do not exist are drawn in some other way; they do not count.
         index = np.where(exists, np.cumsum(exists) - 1, 0)
         stacked = [np.stack(values)[index] for values in zip(*drawn, strict=True)]
         found = [np.asarray(value) for value in self._transform(*stacked)]

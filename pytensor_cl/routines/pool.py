@@ -31,7 +31,7 @@ ROWS = {
 _PLACES = {"int": "int32", "long": "int64"}
 _TEMPLATES = dict.fromkeys(("max_grad", "sum_grad"), "pool/grad") | dict.fromkeys(ROWS.values(), "pool/grad_rows")
 DIVISORS = {"average_exc_pad": 0, "average_inc_pad": 1, "sum": 2}
-"""What a sum is divided by; see kernels/pool/common.mako."""
+"""Numbers of the divisors of a sum in kernels/pool/common.mako."""
 _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}  # bytes of an element: type of a comparison's result
 
 

@@ -197,7 +197,7 @@ def _devices(platform: "cl.Platform") -> list["cl.Device"]:
 
 
 _empty: list[str] = []
-"""What is to say about platforms without devices; found when devices are looked for."""
+"""Notes about platforms without devices, which are made when devices are looked for."""
 _no_pyopencl: list[str] = []
 
 

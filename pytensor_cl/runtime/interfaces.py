@@ -257,7 +257,7 @@ class KernelLauncher(Protocol):
         """
 
 
-# What a driver may replace
+# Methods that a driver may replace
 
 
 class ContextOptions(NamedTuple):

@@ -23,7 +23,7 @@ from pytensor_cl.runtime.progress import compiling, kernel_is_new
 from pytensor_cl.runtime.queue import Queue
 
 Precompile = Callable[[str], AbstractContextManager[Callable[[str, Sequence[str]], None]]]
-"""See `ContextHooks.precompile`."""
+"""The type of `ContextHooks.precompile`."""
 _BY_VALUE = frozenset((bytes, *(np.dtype(code).type for code in np.typecodes["All"])))
 """Types of arguments that are passed by value: it takes less time to find one than `isinstance` of `np.generic`."""
 _explainers: list[Callable[[CompilationError], CompilationError | None]] = []

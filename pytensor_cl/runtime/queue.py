@@ -244,7 +244,7 @@ class Queue:
         finally:
             self.mark_submitted()
 
-    # What commands use
+    # Objects that commands use
 
     def keep_until_wait(self, user: Any, owner: Any) -> None:
         """Keep the owner of memory, such as a host array, until the kernels that read it have run.

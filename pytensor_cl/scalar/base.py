@@ -241,7 +241,7 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     psm.Softplus: Rule(_softplus),
     psm.TriGamma: Rule(lambda emitter, x: x.call_library("digamma", "trigamma")),
 }
-"""How to write each Op. `Composite` and `ScalarLoop` are the only other ones, see `emit`."""
+"""The rule that writes each Op; `emit` writes `Composite` and `ScalarLoop` itself."""
 
 KEEP_FIRST: frozenset[type[ps.ScalarOp]] = frozenset({ps.Second, ps.Switch})
 """Ops whose first input keeps its own dtype, which does not affect the dtype of the result."""

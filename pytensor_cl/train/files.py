@@ -33,9 +33,9 @@ _DTYPES = {
     "C64": "complex64",
 }
 CALLBACK = "callback/"
-"""How names of what callbacks of a training keep begin."""
+"""The beginning of the names of callbacks' states."""
 _STATES = ("optimizer/", "ema/", CALLBACK)
-"""How names of what is no parameter begin; a caller who loads nothing of a kind leaves it in the file."""
+"""The beginnings of names of values that are no parameters. A caller who loads nothing of a kind leaves it in the file."""
 _RNG = "rng/"
 
 

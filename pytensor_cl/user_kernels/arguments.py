@@ -94,7 +94,7 @@ class WriteBack(NamedTuple):
 
 WriteBacks = list[WriteBack]
 Converter = Callable[[Any, WriteBacks], Any]
-"""From a value to an OpenCL argument; adds to the list what must be written back after the launch."""
+"""A function from a value to an OpenCL argument; it adds to the list what must be written back after the launch."""
 
 
 @lru_cache(256)

@@ -22,7 +22,7 @@ _DIAGNOSTIC = re.compile(
     re.MULTILINE,
 )
 _PLACE_IN_MACRO = re.compile(r"^(?:\d+ )?<Spelling=[^>]*>: *")
-"""What clang writes before a message about a name that a header of PoCL defines as a macro."""
+"""The line that clang writes before a message about a name that a header of PoCL defines as a macro."""
 _LANES = re.compile(r"\b(u?(?:char|short|int|long)|half|float|double)\d+\b|\s*\(vector of \d+ '\w+' values\)")
 _BARE = re.compile(r"^[ \t]*error: (?P<text>.*)$", re.MULTILINE)
 _AROUND = 2

@@ -121,9 +121,9 @@ class ArrayInfo:
 
 
 LaunchFunction = Callable[..., tuple[Size, Size | None, Sequence[Any]]]
-"""From inputs and outputs, as `ArrayInfo`, to the grid, the block, and the arguments of the kernel."""
+"""A function from inputs and outputs, as `ArrayInfo`, to the grid, the block, and the arguments of the kernel."""
 ShapeFunction = Callable[[Sequence[tuple[int, ...]]], Sequence[tuple[int, ...]]]
-"""From the shapes of inputs to the shapes of outputs."""
+"""A function from the shapes of inputs to the shapes of outputs."""
 
 
 class _Plan(NamedTuple):

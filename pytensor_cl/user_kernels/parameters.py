@@ -134,7 +134,7 @@ def is_variable(value: Any) -> bool:
 
 
 OF_VARIABLES = "kernels are called with arrays; for variables of a graph make an Op, pytensor_cl.as_op(kernel)"
-"""What the error of a kernel says that was called with a variable."""
+"""The message of a kernel that was called with a variable."""
 
 
 def number_dtype(value: Any, has_fp64: bool) -> str:

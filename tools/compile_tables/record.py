@@ -53,7 +53,7 @@ DEVICES: dict[str, dict[str, Any]] = {
         "correctly_rounded_divide_sqrt": False,
     },
 }  # fmt: skip
-"""What differs from the device that is there. NVIDIA's driver and Intel's older ones have no fp16 for OpenCL."""
+"""Attributes of the devices that differ from the one at hand. NVIDIA's driver and Intel's older ones have no fp16."""
 
 
 class Recorder:

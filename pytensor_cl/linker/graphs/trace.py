@@ -17,7 +17,7 @@ from pytensor_cl.runtime.launch_capture import Launch, LaunchCapture
 from pytensor_cl.sharedvar import DeviceCell
 
 PERMANENT = ("a wait", "a download")
-"""What a routine does in every call: the shape of its result depends on values."""
+"""Obstacles of a capture that every call has: the shape of a result depends on values."""
 
 
 class CaptureFailure(NamedTuple):

@@ -64,7 +64,7 @@ class GraphCache:
         self._warmup_key: Any = None  # key shared by all calls that one graph serves
         self._warmup_counts: dict[Any, int] = {}
         self._capture_attempts = MAX_CAPTURE_ATTEMPTS
-        # Of this call
+        # State of this call
         self._replayed: CapturedGraph | None = None
         self._signature_error: Exception | None = None  # why it has no signature
 

@@ -38,7 +38,7 @@ class Backend:
     measures how many threads to use. The first call on the host compiles; the second one fills the caches."""
     compile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.5, node=0.07, product=0.07)
     recompile_prices: ClassVar[CompilePrices] = CompilePrices(fixed=0.1, node=0.01, product=0.01)
-    """With what an earlier process left in the caches on disk."""
+    """The prices where an earlier process has filled the caches on disk."""
 
     def __init__(self, run: Run, compiled_before: CompiledBefore) -> None:
         self.run = run

@@ -19,7 +19,7 @@ class SignatureSource(NamedTuple):
     dynamic: Sequence[Cell]
     """Cells of all inputs whose shapes are known only when the function is called."""
     distinguishing: Sequence[tuple[Cell, int]]
-    """Those of them that determine the shapes of all, and their numbers of dimensions."""
+    """Cells that determine the shapes of all others, and their numbers of dimensions."""
     estimate: Callable[[Sequence[Shape]], CostEstimate]
     context_name: str = ""
     """Name of the device's context; empty if there is none."""

@@ -21,7 +21,7 @@ def _spelled_out(node: Apply, fgraph: FunctionGraph) -> dict[int, Variable]:
     feature = getattr(fgraph, "shape_feature", None)
 
     def shape_of(variable: Any, axis: int) -> Any:
-        # That of the graph's inputs: a shape of a result would keep the result from being fused.
+        # The shape of the graph's inputs: a shape of a result would keep the result from being fused.
         return variable.shape[axis] if feature is None else feature.get_shape(variable, axis)
 
     if isinstance(node.op, ReductionOp):

@@ -38,7 +38,7 @@ class AlongAxis[Plan: _Plan](Routine):
     """
 
     _noun: ClassVar[str] = "an operation"
-    """What messages call it."""
+    """The name in messages."""
 
     def __init__(self, context: Context, ndim: int, axis: int, schedule: str | None) -> None:
         super().__init__(context, schedule)

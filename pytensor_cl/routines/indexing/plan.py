@@ -9,7 +9,7 @@ import numpy as np
 from pytensor_cl.runtime.layout import Layout
 
 Entry = int | slice
-"""What indexes an axis: the number of an index input, or a slice of such numbers and None."""
+"""The index of an axis: the number of an index input, or a slice of such numbers and None."""
 
 Bounds = tuple[int, int]
 """The least and the greatest value of an index array."""

@@ -67,7 +67,7 @@ class BlockedRoutine(Routine):
     """
 
     template = ""
-    """Of the kernels of small matrices; those of complex ones have ``complex_`` before the name."""
+    """The template of kernels for small matrices; for complex ones ``complex_`` is put before the name."""
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
         super().__init__(context, schedule)

@@ -15,7 +15,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 
 LEAST_SHAPE = 0.1
-"""Where the largest shape is smaller, NumPy draws beta numbers, which depend on the category."""
+"""Below this largest shape NumPy draws beta numbers, which depend on the category."""
 
 
 class DirichletDraw(Draw):

@@ -10,7 +10,7 @@ import numpy as np
 
 NORMAL_R, NORMAL_INVERSE_R = 3.6541528853610087963519472518, 0.27366123732975827203338247596
 EXPONENTIAL_R = 7.69711747013104972
-"""Where the tails of the ziggurats begin, and the reciprocal of the first."""
+"""The beginnings of the ziggurats' tails, and the reciprocal of the first."""
 
 
 def _gamma(shape: float) -> tuple[float, ...]:
@@ -493,7 +493,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "BinomialRV": Distribution(variate="binomial", fixed=(0, 1)),
     "HyperGeometricRV": Distribution(variate="hypergeometric", fixed=(0, 1, 2)),
 }
-"""By the name of the Op's class."""
+"""Distributions by the name of the Op's class."""
 
 METHODS: dict[str, Distribution] = {
     "random_float32": Distribution("z >> 8", "integers", (0, 1)),
@@ -628,4 +628,4 @@ COUNTER_VARIATES: dict[str, CounterVariate] = {
         "long",
     ),
 }
-"""By the name of the variate."""
+"""Variates by name."""

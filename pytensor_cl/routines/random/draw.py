@@ -22,7 +22,7 @@ from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.program import Kernel
 
 FUNCTIONS = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "pow": "pow", "tan": "trigonometric"}
-"""What there is for vectors in ``kernels/math``, and in which template."""
+"""Templates in ``kernels/math`` of the functions that exist for vectors."""
 
 
 class HostDraw(NamedTuple):

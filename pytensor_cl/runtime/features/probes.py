@@ -661,7 +661,7 @@ def _last_group(device: Device, text: str) -> bool:
     return True
 
 
-# What is likely to work comes first: what comes after a probe that ends the process needs another process.
+# Probes that are likely to work come first: those after a probe that ends the process need another process.
 PROBES: tuple[Probe, ...] = (
     Probe("plain", False, _PLAIN, _plain),
     Probe("local_memory", False, _LOCAL, _local_memory),
