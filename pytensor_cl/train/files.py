@@ -35,7 +35,7 @@ _DTYPES = {
 CALLBACK = "callback/"
 """The beginning of the names of callbacks' states."""
 _STATES = ("optimizer/", "ema/", CALLBACK)
-"""The beginnings of names of states, which are no parameters; a caller who loads none of a kind leaves it in the file."""
+"""The beginnings of names of states, not of parameters; a caller who loads none of a kind leaves it in the file."""
 _RNG = "rng/"
 
 
