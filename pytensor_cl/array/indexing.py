@@ -374,11 +374,7 @@ def _fitted(source: GpuArray, shape: Sequence[int]) -> GpuArray:
 
     Raises `ValueError`: it does not broadcast.
     """
-    extra = source.ndim - len(shape)
-    if extra > 0 and all(n == 1 for n in source.shape[:extra]):
-        source = source.with_layout(
-            Layout(source.layout.shape[extra:], source.layout.strides[extra:], source.layout.offset)
-        )
+    source = source.with_layout(source.layout.without_leading_ones(len(shape)))
     try:
         source.layout.broadcast_to(shape)
     except ValueError:

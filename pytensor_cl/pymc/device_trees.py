@@ -54,11 +54,7 @@ def tree_place(trees: str | None, mode: object, chains: int, size: int, max_step
     if trees is not None or not _has_device(mode) or pytensor.config.opencl__placement == "host":
         return trees or "host"
     info = get_context().info
-    return "device" if _has_own_memory(info) and _fits(info, chains, size, deepest(max_steps)) else "host"
-
-
-def _has_own_memory(info: DeviceInfo) -> bool:
-    return info.kind != "cpu" and not info.shares_host_memory
+    return "device" if info.has_own_memory and _fits(info, chains, size, deepest(max_steps)) else "host"
 
 
 def _fits(info: DeviceInfo, chains: int, size: int, max_depth: int) -> bool:

@@ -93,6 +93,11 @@ class DeviceInfo:
         """Whether tiles that fill a GPU's registers make sense: compilers that emulate one on a CPU take minutes."""
         return self.kind != "cpu" or self.schedule == "cpu"
 
+    @property
+    def has_own_memory(self) -> bool:
+        """Whether arrays have to be copied between the host's memory and the device's."""
+        return self.kind != "cpu" and not self.shares_host_memory
+
     def as_dict(self) -> dict[str, object]:
         """Return the facts as plain values, for JSON."""
         return {**asdict(self), "schedule": self.schedule, "features": self.features.as_dict()}

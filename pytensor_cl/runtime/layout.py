@@ -88,6 +88,11 @@ class Layout(NamedTuple):
         own = zip(self.shape, self.strides, shape[lead:], strict=True)
         return Layout(shape, (0,) * lead + tuple(s if n == m else 0 for n, s, m in own), self.offset)
 
+    def without_leading_ones(self, ndim: int) -> "Layout":
+        """Drop leading dimensions of length one until `ndim` are left, as assignments do; else return the same."""
+        extra = max(0, self.ndim - ndim)
+        return Layout(self.shape[extra:], self.strides[extra:], self.offset) if set(self.shape[:extra]) == {1} else self
+
     def transpose(self, axes: Sequence[int] | None = None) -> "Layout":
         """Permute the dimensions (reverse them if `axes` is None)."""
         if axes is None:

@@ -10,13 +10,10 @@ That is measured: if such a build takes no less than one of this process's own, 
 """
 
 import json
-import os
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from statistics import median
 from threading import Thread
@@ -24,6 +21,7 @@ from time import perf_counter
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime import worker_processes
 from pytensor_cl.runtime.host_cpu import granted_cores
 
 MIN_KERNELS = 8
@@ -53,7 +51,7 @@ class ParallelBuild:
     ) -> None:
         self._device = device
         self._settings = json.dumps([list(options), cache_dir, structs_by_reference])
-        self._is_useful = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
+        self._is_useful = worker_processes.can_start()
 
     def parts(self, sources: list[KernelSource]) -> list[list[KernelSource]]:
         """Divide the new kernels of a function, in the same way in every process: each part is found on disk again."""
@@ -124,7 +122,8 @@ class _Workers:
     def __init__(self, device: "cl.Device", settings: str, count: int, texts: list[str], left: "deque[int]") -> None:
         self.reports: SimpleQueue[tuple[int, bool]] = SimpleQueue()
         self._texts, self._left = texts, left
-        for process in _start(device, count):
+        pipe = subprocess.PIPE
+        for process in worker_processes.start_for_device(device, "build_worker", count, stdout=pipe, text=True):
             with suppress(RuntimeError):  # no new threads while the interpreter shuts down
                 Thread(target=self._serve, args=(process, settings), daemon=True).start()
 
@@ -154,19 +153,3 @@ class _Workers:
             process.stdin.flush()
             return process.stdout.readline() == "done\n"
         return True
-
-
-def _start(device: "cl.Device", count: int) -> list["subprocess.Popen[str]"]:
-    """Start worker processes for a device; fewer if the system refuses to start more."""
-    platform = device.platform
-    place = platform.name, platform.version, str(platform.get_devices().index(device))
-    command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.build_worker", *place]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
-    started: list[subprocess.Popen[str]] = []
-    with suppress(OSError):
-        started.extend(
-            subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=null, text=True)
-            for _ in range(count)
-        )
-    return started

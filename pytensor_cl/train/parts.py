@@ -162,7 +162,7 @@ def compiled(
 
 def has_own_memory() -> bool:
     """Return whether the default device has memory of its own."""
-    return not get_context(None).info.shares_host_memory
+    return get_context(None).info.has_own_memory
 
 
 def is_on_device(mode: Any) -> bool:

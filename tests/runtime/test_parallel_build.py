@@ -1,5 +1,6 @@
 """Functions with many new kernels are built in parts, the last ones by worker processes."""
 
+import sys
 import time
 from collections import deque
 
@@ -9,7 +10,7 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
-from pytensor_cl.runtime import parallel_build
+from pytensor_cl.runtime import parallel_build, worker_processes
 from pytensor_cl.runtime.compilation.variants import default_variants
 from pytensor_cl.runtime.parallel_build import ParallelBuild
 from pytensor_cl.runtime.program import ProgramCache
@@ -26,13 +27,13 @@ def eager(monkeypatch):
     monkeypatch.setattr(parallel_build, "QUICK_SECONDS", -1.0)
     monkeypatch.setattr(parallel_build, "WORTH_SECONDS", -1.0)
     monkeypatch.setattr(parallel_build, "granted_cores", lambda: 3)
-    started, start = [], parallel_build._start
+    started, start = [], worker_processes.start_for_device
 
-    def counted(device, count):
-        started.extend(start(device, count))
+    def counted(*arguments, **options):
+        started.extend(start(*arguments, **options))
         return list(started)
 
-    monkeypatch.setattr(parallel_build, "_start", counted)
+    monkeypatch.setattr(worker_processes, "start_for_device", counted)
     return started
 
 
@@ -105,7 +106,7 @@ def test_quick_builds_start_no_worker(context, tmp_path, eager, monkeypatch):
 
 
 def test_workers_that_fail(context, tmp_path, eager, monkeypatch):
-    monkeypatch.setattr(parallel_build.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     programs, sources = caches(context, tmp_path), [kernel(k) for k in range(50, 70)]
     programs.build(sources)
     check(context, programs, sources)

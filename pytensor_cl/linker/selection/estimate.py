@@ -247,9 +247,9 @@ class Estimator:
             return inf
         steps = max((s[0] for v, s in shapes.items() if s and v.owner and isinstance(v.owner.op, Scan)), default=1)
         seconds = DEVICE_CALL + sum(_launch_seconds(node.op, steps) for node in self._nodes)
-        is_gpu = info.kind != "cpu"
-        seconds += work.seconds(DEVICE_PRICES) / (info.compute_units * (GPU_CORES if is_gpu else 1))
-        if is_gpu and not info.shares_host_memory:
+        cores = 1 if info.kind == "cpu" else GPU_CORES
+        seconds += work.seconds(DEVICE_PRICES) / (info.compute_units * cores)
+        if info.has_own_memory:
             transferred = sum(_words(v, shapes[v]) for v in (*self._fgraph.inputs, *self._fgraph.outputs))
             seconds += 4 * transferred / GPU_TRANSFER
         return seconds

@@ -76,9 +76,7 @@ class _Write:
 
     def _fitted(self, value: Layout, shape: tuple[int, ...]) -> Layout:
         """Broadcast the value; an assignment drops leading dimensions of length one, as NumPy's does."""
-        extra = max(0, value.ndim - len(shape))
-        if not self._adds and set(value.shape[:extra]) <= {1}:
-            value = Layout(value.shape[extra:], value.strides[extra:], value.offset)
+        value = value if self._adds else value.without_leading_ones(len(shape))
         try:
             return value.broadcast_to(shape)
         except ValueError as error:

@@ -27,7 +27,7 @@ from pytensor_cl.routines.conv.limits import (
     FOURIER_MIN_TAPS,
     FOURIER_MOVE_COST,
 )
-from pytensor_cl.routines.conv.plan import Axis, Problem
+from pytensor_cl.routines.conv.plan import Axis, Problem, with_ascending_taps
 from pytensor_cl.routines.elemwise.routine import Copy, Fill
 from pytensor_cl.routines.fft.routine import IRFFT, RFFT
 from pytensor_cl.runtime.array import GpuArray
@@ -107,17 +107,6 @@ class Tilings(NamedTuple):
         return row + 2 * lanes * (row % (16 * lanes) == 0)
 
 
-def turned(p: Problem) -> Problem:
-    """Return the same problem with taps in the order in which x is read."""
-    axes, start = list(p.axes), p.starts[1]
-    for i, a in enumerate(axes):
-        if a.dilation < 0:
-            reach = a.taps - 1
-            axes[i] = a._replace(dilation=-a.dilation, pad=a.pad - reach * a.dilation, w=-a.w)
-            start += reach * a.w
-    return p._replace(axes=tuple(axes), starts=(p.starts[0], start, p.starts[2]))
-
-
 @cache
 def _fast_lengths(most: int) -> tuple[int, ...]:
     """Return even lengths with short passes, up to the first that is not below `most`."""
@@ -186,7 +175,7 @@ def _bytes(p: Problem, tiles: Tilings, itemsize: int) -> tuple[int, int]:
 @lru_cache(maxsize=256)
 def best_tilings(p: Problem, itemsize: int) -> Tilings | None:
     """Return the tiles for a simplified problem; None if it cannot be computed so within the limits of memory."""
-    p = turned(p)
+    p = with_ascending_taps(p, "x")
     if not _is_possible(p) or not p.depth:
         return None
     found = []
@@ -297,7 +286,7 @@ class Fourier:
         """Return a function that enqueues a simplified problem, given x, w and y."""
         tiles = best_tilings(p, self.dtype.itemsize)
         assert tiles is not None
-        p = turned(p)
+        p = with_ascending_taps(p, "x")
         filters, image = _bytes(p, tiles, self.dtype.itemsize)
         channels = _bounds(p.m, FOURIER_FILTER_BYTES * p.m // filters)
         images = _bounds(p.batch, FOURIER_CHUNK_BYTES // image)

@@ -252,11 +252,11 @@ def _merge(outer: Axis, inner: Axis) -> Axis | None:
     return None
 
 
-def _with_taps_ascending(problem: Problem) -> Problem:
-    """Return the same problem with taps in the order in which they are in w: the order of a sum is free."""
+def with_ascending_taps(problem: Problem, array: str) -> Problem:
+    """Return the same problem with taps in the order of positions in ``"w"`` or ``"x"``: the order of a sum is free."""
     axes, start = list(problem.axes), problem.starts[1]
     for i, a in enumerate(axes):
-        if a.w < 0:
+        if (a.w if array == "w" else a.dilation) < 0:
             reach = a.taps - 1
             axes[i] = a._replace(dilation=-a.dilation, pad=a.pad - reach * a.dilation, w=-a.w)
             start += reach * a.w
@@ -267,7 +267,7 @@ def simplify(problem: Problem) -> Problem:
     """Return the same problem with three spatial dimensions, as few of them used as can be."""
     if problem.depth == 0:  # sums of no terms: kernels need one tap, but no channel
         problem = problem._replace(c=0, axes=tuple(a._replace(taps=1, w=0) for a in problem.axes))
-    problem = _with_taps_ascending(problem)
+    problem = with_ascending_taps(problem, "w")
     axes: list[Axis] = []
     for axis in problem.axes:
         if (axis.out, axis.taps, axis.image, axis.pad) == (1, 1, 1, 0):

@@ -504,9 +504,7 @@ class Scatter(Indexing):
 
     def _fitted(self, value: Layout, shape: Shape) -> Layout:
         """Broadcast the values; an assignment drops leading dimensions of length one."""
-        extra = max(0, value.ndim - len(shape))
-        if not self.accumulate and set(value.shape[:extra]) <= {1}:
-            value = Layout(value.shape[extra:], value.strides[extra:], value.offset)
+        value = value if self.accumulate else value.without_leading_ones(len(shape))
         try:
             return value.broadcast_to(shape)
         except ValueError as error:

@@ -9,24 +9,14 @@ import atexit
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
+from pytensor_cl.runtime import worker_processes
 from pytensor_cl.runtime.features.features import features_folder
 
 _started: dict[int, "subprocess.Popen[bytes]"] = {}
 """The process, by the number of the process that started it: a forked child has none."""
-
-
-def can_start() -> bool:
-    """Return whether there is a Python interpreter to start."""
-    return "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
-
-
-def python_path() -> str:
-    """Return the module search path of this process, for another one."""
-    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
 
 
 def start(device: str, cache_dir: str | None) -> None:
@@ -34,9 +24,9 @@ def start(device: str, cache_dir: str | None) -> None:
 
     `cache_dir`: the package's cache folder; None is the user's.
     """
-    if _started or not can_start() or _has_results(features_folder(cache_dir)):
+    if _started or not worker_processes.can_start() or _has_results(features_folder(cache_dir)):
         return
-    command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.features.early_check_process", device]
+    command = worker_processes.command("features.early_check_process", device)
     null = subprocess.DEVNULL
     with suppress(OSError):
         _started[os.getpid()] = subprocess.Popen(
@@ -44,7 +34,7 @@ def start(device: str, cache_dir: str | None) -> None:
             stdin=null,
             stdout=null,
             stderr=null,
-            env={**os.environ, "PYTHONPATH": python_path()},
+            env=worker_processes.environment(),
             start_new_session=True,  # the check and its probes are one group, which `_end` can kill
         )
         atexit.register(_end)

@@ -10,10 +10,8 @@ memory, no room on disk, or no other process.
 """
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,6 +25,7 @@ from typing import Any
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.codegen.folders import free_bytes
 from pytensor_cl.errors import UnusableDevice
+from pytensor_cl.runtime import worker_processes
 from pytensor_cl.runtime.cache_dirs import ROOM, compiler_folder
 from pytensor_cl.runtime.device import DeviceEntry, DeviceInfo, discover
 from pytensor_cl.runtime.features import early_check
@@ -39,7 +38,7 @@ from pytensor_cl.runtime.progress import compiling
 _FIRST, _NEXT = 90, 20
 """Seconds for loading the drivers, and for each probe."""
 
-_COMMAND = (sys.executable, "-P", "-m", "pytensor_cl.runtime.features.probe_process")
+_COMMAND = worker_processes.command("features.probe_process")
 
 _CRASH_NAMES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGSYS")
 _CRASHES = {getattr(signal, name) for name in _CRASH_NAMES if hasattr(signal, name)}
@@ -152,7 +151,7 @@ class _SelfCheck:
     def results(self) -> dict[str, ProbeResult]:
         """Return the results of all probes, in their order."""
         try:
-            if not early_check.can_start():
+            if not worker_processes.can_start():
                 raise OSError("no interpreter")
             found = self._run_in_processes()
         except OSError:
@@ -198,7 +197,7 @@ class _SelfCheck:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": early_check.python_path()},
+                env=worker_processes.environment(),
             ) as process,
         ):
             try:

@@ -90,7 +90,7 @@ class Staging:
         self._queue, self._info = queue, info
         self._lock = Lock()
         # None until it is needed; then whether it can be used.
-        self._is_usable: bool | None = None if info.kind != "cpu" and not info.shares_host_memory else False
+        self._is_usable: bool | None = None if info.has_own_memory else False
         self._memory: np.ndarray | None = None  # mapped as long as this object
         self._numbers = count()
         self._small: list[Slot] = []

@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from pytensor_cl.runtime.compilation.brackets import COMMENT
+
 SKIP_HEADER = "-D_OPENCL_H_"
 """Build option."""
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$|[^;#\s][^;#]*;", re.MULTILINE)
 _NAME = re.compile(r"\b([a-z]\w*)\s*\(")
 _WORD = re.compile(r"\b[a-z]\w*")
@@ -68,7 +69,8 @@ def _declarations(file: Path) -> tuple[_Declaration, ...]:
     """Return the functions and macros of a header, with the preprocessor conditions around each."""
     declarations: list[_Declaration] = []
     conditions: list[list[str]] = []
-    plain = _COMMENT.sub("", file.read_text(encoding="utf-8")).replace("#ifndef _OPENCL_H_", "#if 1")
+    text = file.read_text(encoding="utf-8").replace("#ifndef _OPENCL_H_", "#if 1")
+    plain = re.sub(COMMENT, "", text, flags=re.DOTALL)
     for match in _STATEMENT.finditer(plain):
         text = match[0].strip()
         kind = re.match(r"#\s*(\w*)", text)

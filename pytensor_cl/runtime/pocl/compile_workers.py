@@ -11,13 +11,12 @@ No process waits for a worker. Errors of a worker are ignored: a kernel that is 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Thread
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime import worker_processes
 from pytensor_cl.runtime.host_cpu import granted_cores
 from pytensor_cl.runtime.pocl.outlining import outlined_kernels
 
@@ -31,8 +30,13 @@ MAX_WORKERS = 7
 
 def _is_supported() -> bool:
     """Return whether there is a Python interpreter to start, and PoCL's cache on disk is in use."""
-    is_python = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
-    return is_python and os.environ.get("POCL_KERNEL_CACHE") != "0"
+    return worker_processes.can_start() and os.environ.get("POCL_KERNEL_CACHE") != "0"
+
+
+def _start(device: "cl.Device", count: int) -> list["subprocess.Popen[bytes]"]:
+    """Start worker processes for a device; fewer if the system refuses to start more."""
+    module, variables = "pocl.compile_worker", {"POCL_MAX_PTHREAD_COUNT": "1"}
+    return worker_processes.start_for_device(device, module, count, variables, stdout=subprocess.DEVNULL)
 
 
 class CompileWorkers:
@@ -49,7 +53,7 @@ class CompileWorkers:
             if count >= MIN_KERNELS and _is_supported()
             else 0
         )
-        self._processes = _start(device, wanted)
+        self._processes = _start(device, wanted) if wanted > 0 else []
 
     def send(self, text: str, options: Sequence[str]) -> None:
         """Send a program that has been built to the workers, which compile its kernels."""
@@ -81,21 +85,3 @@ def precompile(device: "cl.Device", text: str) -> Iterator[Callable[[str, Sequen
         yield workers.send
     finally:
         workers.end_idle()
-
-
-def _start(device: "cl.Device", count: int) -> list[subprocess.Popen[bytes]]:
-    """Start worker processes for a device; fewer if the system refuses to start more."""
-    if count < 1:
-        return []
-    platform = device.platform
-    place = platform.name, platform.version, str(platform.get_devices().index(device))
-    command = [sys.executable, "-P", "-m", "pytensor_cl.runtime.pocl.compile_worker", *place]
-    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    environment = {**os.environ, "PYTHONPATH": paths, "POCL_MAX_PTHREAD_COUNT": "1"}
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
-    started: list[subprocess.Popen[bytes]] = []
-    with suppress(OSError):
-        started.extend(
-            subprocess.Popen(command, env=environment, stdin=pipe, stdout=null, stderr=null) for _ in range(count)
-        )
-    return started

@@ -12,15 +12,15 @@ an additional pointer argument, which is null in normal launches. The batch kern
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from pytensor_cl.runtime.compilation.brackets import COMMENT, outermost_brackets
 
 # Kernels with work-groups of one work-item. Other kernels may have barriers, which PoCL must see in the kernel itself.
 _HEAD = re.compile(
     r"(?:__kernel\s+)?__attribute__\(\(reqd_work_group_size\(1, 1, 1\)[^\n]*\)\)\s+(?:__kernel\s+)?void\s+(\w+)(?=\()"
 )
-_COMMENT = r"//[^\n]*|/\*.*?\*/"
-_TOKEN = re.compile(rf"{_COMMENT}|[(){{}},]", re.DOTALL)
 _NUMBER = re.compile(r"\bget_(global_id|global_size)\(([0-2])\)")
 # Functions, unlike kernels, need the attribute to use 512-bit registers on CPUs for which LLVM prefers shorter ones.
 _ATTRIBUTES = "__attribute__((noinline, min_vector_width(512)))"
@@ -39,7 +39,7 @@ def outline(text: str, has_entries: bool = False) -> str:
     """
     pieces, end = [], 0
     for head in _HEAD.finditer(text):
-        brackets = _brackets(text, head.end())
+        brackets = outermost_brackets(text, head.end())
         parameters, body = next(brackets, None), next(brackets, None)
         if parameters is None or body is None or _NOT_OUTLINABLE.search(text[slice(*body)]):
             continue
@@ -60,19 +60,6 @@ def access_modes_of(text: str) -> dict[str, str]:
     One letter per argument: ``r`` is a pointer to memory that is only read, ``w`` another pointer, ``v`` a value.
     """
     return dict(_ENTRY.findall(text))
-
-
-def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the begin and the end of each outermost pair of brackets."""
-    depth = begin = 0
-    for token in _TOKEN.finditer(text, start):
-        if token[0] in "({":
-            begin = begin if depth else token.start()
-            depth += 1
-        elif token[0] in ")}":
-            depth -= 1
-            if not depth:
-                yield begin, token.end()
 
 
 def _split(head: re.Match[str], parameters: str, body: str, has_entry: bool) -> str:
@@ -109,7 +96,7 @@ class _Parameter(NamedTuple):
 
 def _declared(parameters: str) -> list[_Parameter]:
     """Return the parameters in a bracketed list."""
-    plain = re.sub(_COMMENT, "", parameters[1:-1], flags=re.DOTALL)
+    plain = re.sub(COMMENT, "", parameters[1:-1], flags=re.DOTALL)
     found = (re.fullmatch(r"(.*?)(\w+)\s*", part, re.DOTALL) for part in plain.split(","))
     return [_Parameter(p[2], _RESTRICT.sub("", p[1]).strip()) for p in found if p]
 

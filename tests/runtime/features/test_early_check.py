@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from pytensor_cl.runtime import worker_processes
 from pytensor_cl.runtime.features import early_check, self_check
 from pytensor_cl.runtime.features.features import FeatureFile, features_folder
 from pytensor_cl.runtime.features.probe_process import identity_of
@@ -27,7 +28,7 @@ def test_it_is_not_begun_where_a_device_is_known_or_no_interpreter_is(tmp_path, 
     folder = features_folder(tmp_path)
     folder.mkdir(parents=True)
     with monkeypatch.context() as frozen:
-        frozen.setattr(early_check, "can_start", lambda: False)
+        frozen.setattr(worker_processes, "can_start", lambda: False)
         early_check.start("opencl", str(tmp_path))
     (folder / "0123").write_text("{}")
     early_check.start("opencl", str(tmp_path))

@@ -11,10 +11,10 @@ import pytest
 
 from pytensor_cl.codegen.announcement import TREE, _remove
 from pytensor_cl.errors import UnusableDevice
-from pytensor_cl.runtime import device
+from pytensor_cl.runtime import device, worker_processes
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.runtime.features import early_check, probe_process, probes, self_check
+from pytensor_cl.runtime.features import probe_process, probes, self_check
 from pytensor_cl.runtime.features.features import FeatureFile, Features
 from pytensor_cl.runtime.features.self_check import check_usable, features_of, with_features
 from tests.helpers import CHECKOUT
@@ -221,7 +221,7 @@ def test_crashes_are_answers(child, features_again):
 
 
 def test_without_processes_the_probes_run_in_this_one(features_again, context, monkeypatch):
-    monkeypatch.setattr(early_check, "can_start", lambda: False)
+    monkeypatch.setattr(worker_processes, "can_start", lambda: False)
     found = features_again()
     assert found.problem == "" and found.atomics and found.fp64 == context.info.has_fp64
     assert set(found.missing) >= {"prefetch", "nontemporal_stores", "private_as_global"}

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 from functools import partial
 from itertools import chain
 from typing import ClassVar
@@ -54,7 +55,7 @@ def fresh(context, monkeypatch):
     monkeypatch.setattr(fresh.programs, "_precompile", partial(compile_workers.precompile, fresh.device))
     monkeypatch.setattr(compile_workers, "granted_cores", lambda: 4)
     monkeypatch.setattr(compile_workers, "Thread", lambda target, args, daemon: Now(target, args))
-    monkeypatch.setattr(compile_workers.subprocess, "Popen", FakeProcess)
+    monkeypatch.setattr(subprocess, "Popen", FakeProcess)
     monkeypatch.setattr(FakeProcess, "made", [])
     return fresh
 
@@ -101,8 +102,8 @@ def test_without_workers_kernels_are_compiled_here(fresh, monkeypatch, missing):
 
     change = {
         "cores": (compile_workers, "granted_cores", lambda: 1),
-        "processes": (compile_workers.subprocess, "Popen", refuse),
-        "interpreter": (compile_workers.sys, "executable", "/usr/bin/editor"),
+        "processes": (subprocess, "Popen", refuse),
+        "interpreter": (sys, "executable", "/usr/bin/editor"),
     }
     if missing == "cache":
         monkeypatch.setenv("POCL_KERNEL_CACHE", "0")
