@@ -397,7 +397,7 @@ def vector_norm(x: GpuArray, /, *, axis: Any = None, keepdims: bool = False, ord
     ord
         A number, ``inf`` or ``-inf``; 0 counts elements that are not zero.
     """
-    size = elementwise.abs(x) if x.dtype.kind in "fc" else elementwise.abs(cast_to(x, default_float(x.context)))
+    size = elementwise.abs(_real_or_complex(x))
     options = {"axis": axis, "keepdims": keepdims}
     if ord == inf:
         return reductions.max(size, **options)

@@ -3,7 +3,6 @@
 from builtins import max as builtin_max
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -237,17 +236,13 @@ def mean(
     target = np.dtype(dtype) if dtype is not None else x.dtype if x.dtype.kind in "fc" else default_float(x.context)
     total = sum(x, axis=axis, dtype=_of_sums(target), keepdims=keepdims)
     count = _count(x, axes_of(x, axis))
-    result = elementwise.divide(total, _number(count, total.dtype), out=total)
+    result = elementwise.divide(total, total.dtype.type(count), out=total)
     return _finished("mean", result if target == total.dtype else cast_to(result, target), out)
 
 
 def _of_sums(dtype: np.dtype) -> np.dtype:
     """Return the dtype of sums that are divided later: those of float16 overflow, and their count does."""
     return np.dtype("float32") if dtype == np.dtype("float16") else dtype
-
-
-def _number(value: float, dtype: np.dtype) -> Any:
-    return dtype.type(value)
 
 
 @takes_arrays
