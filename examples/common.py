@@ -1,4 +1,4 @@
-"""What the examples share around their models: arguments, comparison, figure, report."""
+"""Functions that the examples share: arguments, comparison, figure, report."""
 
 import argparse
 import json

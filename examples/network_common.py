@@ -1,4 +1,4 @@
-"""What the examples of networks share around their models: arguments, saved weights, comparison, plots, report."""
+"""Functions that the examples of networks share: arguments, saved weights, comparison, plots, report."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What the examples with PyMC share: gradients, their time and where their nodes run, and comparisons of posteriors."""
+"""Functions that the examples with PyMC share: gradients, their times and nodes, and comparisons of posteriors."""
 
 import argparse
 import time
@@ -26,7 +26,7 @@ Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Picture(NamedTuple):
-    """What the figure of simulated data shows: the name of its file, the data, and their title."""
+    """The contents of the figure of simulated data: the name of its file, the data, and their title."""
 
     name: str
     series: np.ndarray

@@ -24,7 +24,7 @@ from pytensor_cl.runtime.registry import change_settings, define_contexts, get_c
 ALL = os.environ.get("PYTENSOR_CL_SWEEPS") == "all"
 """Whether to take every case, however long it takes."""
 SHARE = os.environ.get("PYTENSOR_CL_SHARE")
-"""Which part of the tests runs, by their names; where it is not set, `DEFAULT_SHARE`, or all tests that were named."""
+"""The part of the tests that runs, by their names; where it is not set, `DEFAULT_SHARE`, or all tests that were named."""
 DEFAULT_SHARE = "1/4"
 """The part that ``pytest`` without paths, ``-k`` and ``-m`` runs."""
 CPU_DRIVERS = ("pocl", "intel")
@@ -111,7 +111,7 @@ def pytest_configure_node(node):
 
 
 def pytest_report_header(config):
-    """Which tests run: without kernels in the caches, drivers compile for most of the time."""
+    """Return which tests run: without kernels in the caches, drivers compile for most of the time."""
     return (
         f"OpenCL drivers: {', '.join(DRIVERS)}; share of the tests: {_share(config)} (PYTENSOR_CL_SHARE=1/1 for all). "
         "The default of 'pytest' alone is a quarter; 'pytest tests/ops', or a file, runs all tests in it"
@@ -146,7 +146,7 @@ def _chance(item):
 
 
 def _is_in_share(item, share):
-    """Whether a test belongs to a share such as 1/24; schedules and drivers have the same."""
+    """Return whether a test belongs to a share such as 1/24; schedules and drivers have the same."""
     count, parts = map(int, share.split("/"))
     name = re.sub(r"\b(cpu|simt)\b", "", item.nodeid)
     for driver in DRIVERS:
@@ -245,7 +245,7 @@ def _context_of(item):
 
 
 def _lacking(error, info):
-    """What the device lacks, if that is what the error says: double precision, or one address space."""
+    """Return what the device lacks, if that is what the error says: double precision, or one address space."""
     if not info.has_fp64 and (isinstance(error, UnsupportedDtype) or "double" in error.source):
         return "has no double precision"
     if isinstance(error, CompilationError) and "private_memory_has_addresses_of_its_own" in error.log:

@@ -1,4 +1,4 @@
-"""What tests of compiled functions share."""
+"""Functions that tests of compiled functions share."""
 
 import json
 import os
@@ -24,9 +24,9 @@ from pytensor_cl.runtime.registry import defined_contexts, get_context
 from tests.conftest import ALL, DRIVERS
 
 ROOT = Path(pytensor_cl.__file__).parents[1]
-"""Where the package is that is tested: a checkout, or an installation."""
+"""The place of the package that is tested: a checkout, or an installation."""
 CHECKOUT = Path(__file__).parents[1]
-"""Where the tests are, with the documents, tools and templates."""
+"""The place of the tests, with the documents, tools and templates."""
 on_one_driver = pytest.mark.parametrize("context", DRIVERS if ALL else DRIVERS[:1], indirect=True)
 """For what PyTensor's own backends compute: NUMBA and C compilers take seconds, and the driver has no part in it."""
 
@@ -37,7 +37,7 @@ def cases_on(driver, every, elsewhere):
 
 
 def _name(part):
-    """What a part of a case is called in the name of a test."""
+    """Return what a part of a case is called in the name of a test."""
     return "-".join(map(str, part)) if isinstance(part, tuple) else getattr(part, "__name__", str(part))
 
 

@@ -91,7 +91,7 @@ def test_walks_name_files_and_functions_that_exist():
 
 
 def test_contributing_names_files_and_functions_that_exist():
-    """Of the steps that add a kernel variant also the functions, so that they can be followed as they stand."""
+    """The steps that add a kernel variant name functions too, so that they can be followed as they stand."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     paths = set(re.findall(r"`([\w./-]+\.(?:py|mako|md|json|sh))`", text))
     files = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.*") if ".venv" not in path.parts}

@@ -1,4 +1,4 @@
-"""What the messages of errors show."""
+"""The contents of error messages."""
 
 import pickle
 

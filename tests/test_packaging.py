@@ -1,4 +1,4 @@
-"""What an installation is made of; ``ci/wheel.sh`` builds one and looks inside."""
+"""The parts of an installation; ``ci/wheel.sh`` builds one and looks inside."""
 
 import ast
 import re

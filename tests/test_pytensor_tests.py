@@ -1,4 +1,4 @@
-"""How `tools/pytensor_tests.py` sorts failures of PyTensor's own tests, and which defects are known."""
+"""`tools/pytensor_tests.py` sorts failures of PyTensor's own tests by the defects that are known."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md asks of texts, as far as a test can hold it."""
+"""Rules of CONTRIBUTING.md for texts, as far as a test can hold them."""
 
 import ast
 import itertools

@@ -138,7 +138,7 @@ def values(rng, dtype, shape=(3, 4)):
 
 
 def expected_of(name, *operands):
-    """What NumPy computes; None if it refuses the dtypes."""
+    """Return what NumPy computes; None if it refuses the dtypes."""
     with np.errstate(all="ignore"):
         try:
             return getattr(np, NUMPY.get(name, name))(*operands)

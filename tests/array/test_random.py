@@ -46,7 +46,7 @@ CLOSE = {
     "weibull": (1.5,),
     "vonmises": (0.5, 2.0),
 }
-"""Of functions whose last digits differ between libraries."""
+"""Parameters of functions whose last digits differ between libraries."""
 CLOSED_FORMS = {
     "random": ((), stats.uniform()),
     "normal": ((1.0, 2.0), stats.norm(1, 2)),

@@ -52,7 +52,7 @@ def test_settings_that_matter_are_shown_and_checked(monkeypatch, capsys):
 
 
 class _Hooks(DefaultDriverHooks):
-    """Of a driver that keeps a damaged file in a folder."""
+    """Hooks of a driver that keeps a damaged file in a folder."""
 
     name = "a driver"
     repaired_files = 3

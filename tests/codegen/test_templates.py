@@ -1,4 +1,4 @@
-"""What holds for the text of all kernel templates."""
+"""Rules for the text of all kernel templates."""
 
 from pathlib import Path
 

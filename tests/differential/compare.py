@@ -16,7 +16,7 @@ HOSTS = {"py": lambda: Mode("py", "fast_run"), "fast_compile": lambda: "FAST_COM
 
 @dataclass(repr=False)
 class Program:
-    """What a graph makes a function of.
+    """A program, as functions of a graph.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Program:
 
 
 def is_same(got, expected, rtol, scale):
-    """Whether a result has the dtype, the shape and, to rounding, the values that it must have."""
+    """Return whether a result has the dtype, the shape and, to rounding, the values that it must have."""
     got, expected = np.asarray(got), np.asarray(expected)
     if (got.dtype, got.shape) != (expected.dtype, expected.shape):
         return False
@@ -93,7 +93,7 @@ def _agrees(got, terms, call):
 
 
 def _is_like(got, host, terms, call):
-    """Whether the device did what a host did."""
+    """Return whether the device did what a host did."""
     if isinstance(got, Exception) or isinstance(host, Exception):
         return type(got) is type(host)
     return all(is_same(g, h, t.rtol, t.scales[call]) for g, h, t in zip(got, host, terms, strict=True))

@@ -119,7 +119,7 @@ def cast(graph):
 
 
 def _wraps(emit, x, y, dtype):
-    """Whether a result of integers does not fit its dtype: PyTensor changes the order, and with it the dtype, of sums."""
+    """Return whether a result of integers does not fit its dtype: PyTensor changes the order and the dtype of sums."""
     for a, b in zip(x.values, y.values, strict=True):
         with np.errstate(all="ignore"):
             wide = emit(a.astype("float64"), b.astype("float64"))

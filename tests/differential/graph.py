@@ -32,7 +32,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Raised:
-    """What a call raises instead of giving a value."""
+    """An error that a call raises instead of giving a value."""
 
     error: Exception
 

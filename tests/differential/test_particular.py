@@ -1,4 +1,4 @@
-"""What random programs do not show: that errors come from values of the device, where nodes run, how often programs are built."""
+"""Facts that random programs do not show: that errors come from values of the device, where nodes run, how often programs are built."""
 
 import numpy as np
 import pytensor

@@ -30,7 +30,7 @@ LISTENS = (EVENTS.PY_START, EVENTS.PY_RETURN, EVENTS.C_RETURN)
 
 
 def _is_in_a_finalizer():
-    """Whether something ends that a call has replaced: Python prints what is raised there, and continues."""
+    """Return whether something ends that a call has replaced: Python prints what is raised there, and continues."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(HOME):
         if frame.f_code.co_name == "__del__":
@@ -76,7 +76,7 @@ class Interrupts:
 
 
 def _is_in_destructor():
-    """Whether Python would only report an exception: which version runs a destructor during a call differs."""
+    """Return whether Python would only report an exception: which version runs a destructor during a call differs."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back

@@ -135,7 +135,7 @@ def test_large_values_that_go_to_the_device_at_once(limited):
 )
 @pytest.mark.usefixtures("c_compiler")
 def test_a_call_that_is_too_large_runs_on_the_host(limited, rng, graph, expected):
-    """Whether the argument is, the result of a node, or a constant."""
+    """The argument is too large, or the result of a node, or a constant."""
     with pytensor.config.change_flags(opencl__select_backend=True):
         f = opencl([x], graph())
     large = normal(rng, LARGE)
@@ -154,7 +154,7 @@ def test_the_report_has_the_reason_for_a_large_call_on_the_host(limited, rng):
 
 
 def test_what_the_pool_would_round_up_to_more_than_the_limit(forced, rng):
-    """As argument, intermediate result and result; handed over to the caller, too."""
+    """It may be an argument, an intermediate result or a result; handed over to the caller, too."""
     count = LIMIT // 4
     value = normal(rng, count)
     assert forced.memory.buffers._small.alloc_size(forced.memory.buffers._small.bin_number(LIMIT)) > LIMIT

@@ -48,7 +48,7 @@ def value(rng):
 
 
 def on_host(inputs, outputs, *values):
-    """What PyTensor gives on the CPU."""
+    """Return what PyTensor gives on the CPU."""
     return pytensor.function(inputs, outputs, mode="FAST_COMPILE")(*values)
 
 

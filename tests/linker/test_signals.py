@@ -211,7 +211,7 @@ def test_a_driver_that_compiles_a_kernel_when_it_is_launched(context):
 
 
 def test_a_first_call_with_other_shapes(context):
-    """How long the device takes for them is not known."""
+    """The time that the device takes for them is not known."""
     seen = interrupted_long_wait(
         context,
         """

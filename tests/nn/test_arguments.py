@@ -46,7 +46,7 @@ WRONG_INTS = [
     ((1,) * 4, ValueError),
     ((), ValueError),
 ]
-"""Of arguments that are positive integers, one or one for each dimension."""
+"""Wrong values of arguments that are positive integers, one or one for each dimension."""
 
 
 @every_convolution

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(TORCH_PYTHON is None, reason="PYTENSOR_CL_TORCH_
 
 @pytest.fixture(scope="module")
 def references(tmp_path_factory):
-    """Per kind, configurations and what PyTorch makes of them."""
+    """Configurations of each kind, and what PyTorch makes of them."""
     folder = tmp_path_factory.mktemp("torch")
     configs = [config for kind in KINDS for config in configurations(kind, COUNT)]
     save(folder / "in.npz", configs)

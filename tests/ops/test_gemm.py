@@ -88,7 +88,7 @@ def test_integers_and_mixed_dtypes(context, rng, dtypes):
 
 
 def test_products_of_bools_are_right(context, rng):
-    """Whether any pair is true: more pairs than an int8 can count, too."""
+    """The product says whether any pair is true: more pairs than an int8 can count, too."""
     a, b, v = pt.matrix("a", dtype="bool"), pt.matrix("b", dtype="bool"), pt.vector("v", dtype="bool")
     c = pt.tensor3("c", dtype="bool")
     outputs = [pt.dot(a, b), pt.dot(a, v), pt.dot(v, b), pt.dot(v, v), pt.matmul(c, b)]

@@ -35,7 +35,7 @@ def check(inputs, outputs, *arguments, fused=1, apart=0):
 
 
 def values_of(rng, rows, count, groups):
-    """Of a(rows, groups), b(rows, groups), scale(rows), x(count), y(count), index(count)."""
+    """Return values of a(rows, groups), b(rows, groups), scale(rows), x(count), y(count), index(count)."""
     return (
         normal(rng, rows, groups),
         normal(rng, rows, groups),

@@ -61,7 +61,7 @@ VECTORS = (
 )
 INTEGERS = {"BinomialRV", "GeometricRV", "HyperGeometricRV", "NegBinomialRV", "PoissonRV", "BetaBinomialRV"}
 EXACT = {"UniformRV", "NormalRV", "HalfNormalRV", "ExponentialRV", "TriangularRV", "WaldRV"} | {"PermutationRV"}
-"""Of the distributions of floating-point numbers those whose draws are the same to the last bit."""
+"""The distributions of floating-point numbers whose draws are the same to the last bit."""
 
 
 class Graph:

@@ -154,7 +154,7 @@ def test_backwards(context, data):
 
 
 def last_first(f):
-    """How many results the loops of a function store backwards."""
+    """Return how many results the loops of a function store backwards."""
     return sum(len(op.last_first) for op in device_ops(f) if isinstance(op, GpuScan))
 
 

@@ -29,7 +29,7 @@ def scan(step, **options):
 
 
 def loops(f):
-    """How many loops of a function are one kernel each; no other Scan is left."""
+    """Return how many loops of a function are one kernel each; no other Scan is left."""
     left = [node.op for node in f.maker.fgraph.apply_nodes]
     assert not any(isinstance(getattr(op, "core_op", op), Scan) for op in left)
     return sum(isinstance(op, GpuScanLoop) for op in device_ops(f))

@@ -38,7 +38,7 @@ def scan(step, **options):
 
 
 def methods(f):
-    """How the calls of a function have run its loops."""
+    """Return how the calls of a function have run its loops."""
     return [n.methods for n in pytensor_cl.explain(f).device_nodes if isinstance(n.op, GpuScanLoop)]
 
 
@@ -212,7 +212,7 @@ def ancestor_nodes(output):
 
 
 def linear(step, **options):
-    """What a step of a Scan is as an affine map."""
+    """Return what a step of a Scan is as an affine map."""
     (node,) = (n for n in ancestor_nodes(scan(step, **options)) if isinstance(n.op, Scan))
     program = loop_program(node.op, [v.type for v in node.inputs])
     return program.step.linear(program.arrays, 1)

@@ -24,7 +24,7 @@ from tests.ops.test_sparse_matrices import FREE, dense_of
 
 ROWS, COLUMNS = 6, 4
 KINDS = "csr", "csc", "csr.T", "csc.T"
-"""What an operand is: a matrix of a format, or the transpose of one."""
+"""Kinds of operands: a matrix of a format, or the transpose of one."""
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def compiled(inputs, outputs):
 
 
 def lowered(inputs, outputs):
-    """What takes the place of sparse Ops, run by PyTensor's Python Ops: compiling for a device takes longer."""
+    """Return what takes the place of sparse Ops, run by PyTensor's Python Ops: compiling for a device takes longer."""
     graph = FunctionGraph(inputs, outputs)
     mend_sparse_gradients(graph)
     decompose_sparse_matrices(graph)
@@ -179,7 +179,7 @@ SINGLES = {
 
 
 ORDERS = "sorted", "unsorted", "duplicates", "empty rows", "empty", "one"
-"""How the entries of an operand are stored, and how many there are."""
+"""Orders in which the entries of an operand are stored, and numbers of them."""
 
 
 def check_of_two(compiler, rng, kinds, dtype="float64", names=None):

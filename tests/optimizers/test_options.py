@@ -105,7 +105,7 @@ def test_decay_reaches_the_chosen_parameters(decay):
 @pytest.mark.usefixtures("on_device")
 @BOTH
 def test_steps_that_are_not_finite_are_left_out(context, mode):
-    """Of all rules together (a few on the device): parameters, moments, counts, and averages too."""
+    """All rules are compiled together (a few on the device): parameters, moments, counts, and averages too."""
     value, inputs = np.ones((3, 2), "float32"), pt.fmatrix("g")
     updates, states = {}, []
     for name in EVERY if mode == "FAST_COMPILE" else ("adam_amsgrad", "nadam", "momentum_lasagne"):

@@ -1,4 +1,4 @@
-"""What a probe is: one small graph with one Op of PyTensor in it, and the values to call it with."""
+"""Probes: one small graph with one Op of PyTensor in it, and the values to call it with."""
 
 from collections.abc import Callable
 from copy import deepcopy

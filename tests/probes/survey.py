@@ -35,7 +35,7 @@ BATCH = 8
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a probe.
+    """The outcome of a probe.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def _holds(op: Any, kind: type) -> bool:
-    """Whether an Op is of a class, or has a scalar Op of the class inside."""
+    """Return whether an Op is of a class, or has a scalar Op of the class inside."""
     if isinstance(op, kind):
         return True
     if isinstance(op, ScalarInnerGraphOp):
@@ -69,7 +69,7 @@ def _holds(op: Any, kind: type) -> bool:
 
 
 def _is_preparation(node: Any, device_ops: Sequence[Any]) -> bool:
-    """Whether a host node only readies what device nodes take: extents, the arrays of a sparse matrix."""
+    """Return whether a host node only readies what device nodes take: extents, the arrays of a sparse matrix."""
     if isinstance(node.op, CSM | CSMProperties):
         return any(op.is_compute and not op.is_source for op in device_ops)
     return (node.reason == SCALAR or isinstance(node.op, ScalarFromTensor)) and bool(device_ops)

@@ -27,7 +27,7 @@ from tests.pymc.distributions import SIZE, Case
 __all__ = ["KINDS", "MISSING", "Outcome", "run"]
 
 KINDS = ("logp", "logcdf", "icdf", "batched", "float32")
-"""What is computed of a case: `batched` and `float32` are the log-density again."""
+"""The quantities of a case: `batched` and `float32` are the log-density again."""
 MISSING = "PyMC has none"
 NOTHING = "nothing is left to compute but small arrays"
 CPU = Mode("py", RewriteDatabaseQuery(include=["fast_run"], exclude=["fusion", "inplace"]))
@@ -39,7 +39,7 @@ SEED = 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one quantity of a case.
+    """The outcome of one quantity of a case.
 
     Attributes
     ----------

@@ -164,7 +164,7 @@ def test_digest_tells_models_apart_that_have_the_same_ops():
 
 
 def test_arguments_may_be_numbers_of_numpy(tmp_path):
-    """Those of Python mean the same call; what cannot be compared later is refused before anything is compiled."""
+    """Numbers of Python mean the same call; what cannot be compared later is refused before anything is compiled."""
     path = tmp_path / "state"
     numbers = {"draws": np.int64(6), "chains": np.int32(8), "target_accept": np.float64(0.7)}
     first = sample(schools(), checkpoint=path, **{**OPTIONS, **numbers})
@@ -253,7 +253,7 @@ def test_signal_in_the_warm_up(number, error, usual_handlers):
 
 
 def test_callback_ends_the_run_in_a_thread(tmp_path):
-    """As with `pm.sample`, a callback may raise KeyboardInterrupt; threads have no signal handlers."""
+    """A callback may raise KeyboardInterrupt, as with `pm.sample`; threads have no signal handlers."""
     results, path = [], tmp_path / "state"
 
     def end(record):

@@ -55,7 +55,7 @@ def kill(client, addresses):
 
 @on_one_driver
 def test_draws_are_those_of_devices(context, client, undisturbed):
-    """As many shards make the same draws, bit for bit, in this process and in two others."""
+    """The same number of shards makes the same draws, bit for bit, in this process and in two others."""
     assert_same(undisturbed, sample(schools(), devices=[context.name], **OPTIONS))
     assert len(np.unique(undisturbed.posterior["mu"].values[:, 0])) == OPTIONS["chains"]
     counts = client.run(lambda: (len(worker_shards._functions), len(worker_shards._runs)))

@@ -50,7 +50,7 @@ def kernels(monkeypatch):
 
 
 def _both(call):
-    """What a call with a new model as its context returns in mode OPENCL and on the CPU."""
+    """Return what a call with a new model as its context returns in mode OPENCL and on the CPU."""
     results = []
     for mode in ("OPENCL", CPU):
         with _model():

@@ -1,4 +1,4 @@
-"""What the tests of matrix products and of matrix-vector products share."""
+"""Functions that the tests of matrix products and of matrix-vector products share."""
 
 import numpy as np
 

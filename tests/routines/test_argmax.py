@@ -37,7 +37,7 @@ def values(rng, shape, dtype):
 
 
 def expected(host, axes, function=np.argmax):
-    """As PyTensor's own: the reduced axes last, and flattened."""
+    """Return PyTensor's own result: the reduced axes last, and flattened."""
     outer = [d for d in range(host.ndim) if d not in axes]
     count = np.prod([host.shape[d] for d in axes], dtype=int)
     return function(host.transpose(*outer, *axes).reshape(*(host.shape[d] for d in outer), count), axis=-1)
@@ -71,7 +71,7 @@ def test_least_of_every_dtype(context, rng, schedule):
 
 
 def test_least_of_every_pattern(context, rng, schedule):
-    """Of two passes, of columns, of short rows and of rows, with views."""
+    """Patterns of two passes, of columns, of short rows and of rows, with views."""
     shapes = (((300_001,), (0,)), ((20_011, 40), (0,)), ((101, 1, 3), (1, 2)), ((5, 3, 70), (0, 2)))
     for shape, axes in shapes:
         host = values(rng, shape, "float32")

@@ -306,7 +306,7 @@ def test_local_memory_that_the_compiler_uses_besides(context, rng, name, monkeyp
 
 @pytest.mark.parametrize("schedule", ["cpu", "simt"])
 def test_structs_that_are_too_large_for_arguments(context, rng, schedule):
-    """Those of many dimensions are read from a buffer."""
+    """Structs of many dimensions are read from a buffer."""
     shape, limit = (2, 3, 2, 3, 2, 2), 288
     x, y = floats(rng, *shape), floats(rng, *shape)
     index = [rng.integers(-n, n, 20) for n in shape]

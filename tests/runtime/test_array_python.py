@@ -1,4 +1,4 @@
-"""What Python and NumPy do with a device array: comparison, membership, iteration, conversion, formatting."""
+"""Operations of Python and NumPy on a device array: comparison, membership, iteration, conversion, formatting."""
 
 import copy
 import operator

@@ -1,4 +1,4 @@
-"""Which device a string means."""
+"""The device that a string means."""
 
 import dataclasses
 from functools import cache

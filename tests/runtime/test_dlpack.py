@@ -36,7 +36,7 @@ def seen(r):
 
 
 def references(r):
-    """How many there are to an array's buffer."""
+    """Return how many there are to an array's buffer."""
     return sys.getrefcount(r.buffer)
 
 

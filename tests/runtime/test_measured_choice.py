@@ -49,7 +49,7 @@ def test_short_calls_are_never_ruled_out_by_one_of_them():
 
 
 def test_a_warmup_takes_some_seconds():
-    """Of the alternatives that have one: others have run until now."""
+    """Only some alternatives have a warm-up: others have run until now."""
     comparison = TimedComparison({"a": 0, "b": 2}, timed_calls=5, warmup_seconds=1.0)
     assert calls_until_over(comparison, {"a": 0.25, "b": 0.25}) == {"a": 5, "b": 4 + 5}
     comparison = TimedComparison({"a": 0, "b": 2}, timed_calls=5, warmup_seconds=0.1)

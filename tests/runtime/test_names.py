@@ -124,7 +124,7 @@ def test_without_the_wheels_the_name_is_the_newest_pocl(machine):
 
 @pytest.fixture
 def stderr_of(tmp_path, monkeypatch, capsys):
-    """What a new process writes to stderr for the meaning of a name."""
+    """Return what a new process writes to stderr for the meaning of a name."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def note(spec, entry):

@@ -12,7 +12,7 @@ from tests.conftest import DRIVERS
 from tests.helpers import CHECKOUT, ROOT
 
 TESTS = ("tests/ops/test_elemwise.py", "tests/ops/test_reduction.py", "tests/linker/run")
-"""Of these a share runs, so that the test takes less than a minute."""
+"""Tests of which a share runs, so that the test takes less than a minute."""
 PARTS = 24
 
 

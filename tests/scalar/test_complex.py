@@ -46,7 +46,7 @@ def output_dtypes(op, dtypes):
 
 
 def takes(op, dtypes):
-    """Whether an Op has a node, with complex numbers in it, that the device computes."""
+    """Return whether an Op has a node, with complex numbers in it, that the device computes."""
     outputs = output_dtypes(op, dtypes) if (op.nin if op.nin > 0 else 2) == len(dtypes) else None
     if outputs is None or isinstance(op, ps.Identity) or not any(d.startswith("complex") for d in (*dtypes, *outputs)):
         return False
@@ -87,7 +87,7 @@ def extreme(rng, dtype):
 
 
 def on_host(op, arrays):
-    """What PyTensor's Python implementation computes."""
+    """Return what PyTensor's Python implementation computes."""
     node = HostElemwise(op).make_node(*(pt.tensor(dtype=a.dtype, shape=(None,)) for a in arrays))
     node.op.prepare_node(node, None, None, "py")
     storage = [[None]]

@@ -70,7 +70,7 @@ def output_dtypes(op, dtypes):
 
 
 def takes(op, dtypes):
-    """Whether to test an Op with these dtypes."""
+    """Return whether to test an Op with these dtypes."""
     arity = op.nin if op.nin > 0 else 2
     if arity != len(dtypes) or output_dtypes(op, dtypes) is None:
         return False
@@ -132,7 +132,7 @@ def values(rng, dtype):
 
 
 def on_host(op, arrays):
-    """What PyTensor's Python implementation computes."""
+    """Return what PyTensor's Python implementation computes."""
     node = HostElemwise(op).make_node(*(pt.tensor(dtype=a.dtype, shape=(None,)) for a in arrays))
     node.op.prepare_node(node, None, None, "py")
     storage = [[None]]
@@ -280,7 +280,7 @@ def test_integer_power(context, schedule, dtype, rng):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("dtypes", [("int8", "uint16", "int32", "uint64"), ("uint8", "int16", "uint32", "int64")])
 def test_integer_division(context, schedule, dtypes, rng):
-    """Of all magnitudes, near multiples, beyond what floats hold exactly, and by 0 and -1."""
+    """Integers of all magnitudes, near multiples, beyond what floats hold exactly, and by 0 and -1."""
     inputs, arrays = scalar_inputs(*(d for d in dtypes for _ in range(2))), []
     for dtype in dtypes:
         limits, bits = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize

@@ -84,7 +84,7 @@ def test_where_scipy_is_less_precise(context, arity):
 
 
 def test_incomplete_gamma_functions_of_vectors(context):
-    """Where SciPy is less precise, and next to what is no number."""
+    """Arguments where SciPy is less precise, and next to what is no number."""
     cases = [(name, *values, want) for name, values, want in PRECISE if name.startswith("gammainc")]
     a, x = (np.array([case[k] for case in cases] + [np.nan, 0, -1, 3, np.inf]) for k in (1, 2))
     lower, upper = (apply(context, "cpu", op, a, x)[0] for op in (psm.gammainc, psm.gammaincc))
@@ -96,7 +96,7 @@ def test_incomplete_gamma_functions_of_vectors(context):
 
 
 def test_incomplete_beta_function_of_vectors(context, rng):
-    """What is rare, in some lanes only."""
+    """Arguments that are rare, in some lanes only."""
     cases = [(*values, want) for name, values, want in PRECISE if name == "betainc"]
     a, b, x = (np.append([case[k] for case in cases], rng.uniform(0.01, 1, 90)) for k in range(3))
     a[10:60] *= 30
@@ -110,7 +110,7 @@ def test_incomplete_beta_function_of_vectors(context, rng):
 
 @sweep(("dtype",), [("float32",), ("float64",)], [("float64",)])
 def test_inverses_and_polygamma_of_vectors(context, rng, dtype):
-    """As the code of scalars, which is what the lanes with rare arguments get."""
+    """Results are the same as of the code of scalars, which is what the lanes with rare arguments get."""
     a, b = (np.exp(rng.uniform(-5, 9, 300)).astype(dtype) for _ in range(2))
     p = np.where(rng.random(300) < 0.5, rng.random(300), 10.0 ** -rng.uniform(0, 30, 300)).astype(dtype)
     p[::20], p[1::20], p[2::40], a[3::40], b[4::40] = 0, 1, np.nan, np.inf, 0
@@ -348,7 +348,7 @@ WITH_PARTS = {
 
 
 def ends_of_intervals():
-    """Where registers choose other coefficients, in the functions of float32 that have them."""
+    """The places where registers choose other coefficients, in the functions of float32 that have them."""
     at, b, a = np.arange(0.5, 32), ERFC_QUADRATIC, linear(ERFC_LAST, ERFC_QUADRATIC)
     return {
         "erf": at / linear(ERF_LAST),

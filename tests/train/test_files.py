@@ -132,7 +132,7 @@ def test_names_in_the_file(tmp_path):
 
 
 class Step:
-    """What the loop of a training may pass."""
+    """A step that the loop of a training may pass."""
 
     def __init__(self, variables):
         self.variables = variables

@@ -17,7 +17,7 @@ CALLS = WARMUP_CALLS + 4
 
 
 def joined(f):
-    """How many kernels run without a launch of their own, in all captured graphs."""
+    """Return how many kernels run without a launch of their own, in all captured graphs."""
     steps = (step for graph in f.vm.executor.graphs.values() for step in graph.sequences)
     return sum(len(step.sequence) - step.sequence.launches for step in steps)
 

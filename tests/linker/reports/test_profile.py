@@ -119,7 +119,7 @@ def test_device_slices_are_inside_their_call(recorded, tmp_path):
 
 
 def state_of(queue):
-    """What a queue is, but for what was enqueued last."""
+    """Return what a queue is, but for what was enqueued last."""
     return {
         name: value for name, value in vars(queue).items() if name not in ("_submitted", "_completed", "may_take_long")
     }

@@ -1,4 +1,4 @@
-"""What kernels find wrong with their data: which node it was, and what that node read."""
+"""Errors that kernels find in their data: the node, and what it read."""
 
 import numpy as np
 import pytensor
@@ -40,7 +40,7 @@ def test_pytensors_own_notes_have_the_shapes_too(gathered):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_notes_of_a_repeated_call_show_its_own_shapes(context, apart):
-    """Those of the intermediate results, although a call with others ran step by step since; in parts of a graph, too."""
+    """Shapes of the intermediate results, although a call with others ran step by step since; in parts of a graph too."""
     x, i, j = pt.fmatrix("x"), pt.lvector("i"), pt.lvector("j")
     rows = pt.tanh(x[i])
     if apart:

@@ -379,7 +379,7 @@ class Refuses(Op):
 
 
 def test_notes_of_errors_are_those_of_other_calls(context, x, rng):
-    """Of a node in the middle of a captured call, and of one that runs before the captured graph is chosen."""
+    """Errors of a node in the middle of a captured call, and of one that runs before the captured graph is chosen."""
     n = pt.lscalar("n")
     inside, before = opencl([x], pt.exp(Refuses()(x * 2))), opencl([x, n], pt.exp(x)[: Refuses()(n)])
     value = np.ones((4, 3), "float32")

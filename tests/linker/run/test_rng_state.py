@@ -44,7 +44,7 @@ DRAWS = {
 
 
 UNCHECKED = {"categorical", "geometric", "invgamma", "t"}
-"""Those of which no other test has numbers; NUMBA compiles each for a second."""
+"""Distributions of which no other test has numbers; NUMBA compiles each for a second."""
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_saved_state_is_restored(kind, has_half):
 
 
 def test_the_memory_of_numpy_s_default_generator_is_copied():
-    """That takes a tenth of the time; a NumPy that lays it out in another way would silently be slower."""
+    """A copy takes a tenth of the time; a NumPy that lays it out in another way would silently be slower."""
     assert rng_state._is_copyable(np.random.PCG64)
     assert rng_state._is_copyable(np.random.PCG64DXSM)
     assert not rng_state._is_copyable(np.random.MT19937)

@@ -1,4 +1,4 @@
-"""Which graphs were compiled before: the caches on disk have what a trial needs, so it waits for a tenth of the time."""
+"""The notes of graphs that were compiled before: the caches on disk have what a trial needs, so it waits for a tenth of the time."""
 
 import numpy as np
 import pytensor
@@ -40,7 +40,7 @@ def test_to_compile_again_takes_less(kind):
 
 @pytest.mark.usefixtures("c_compiler")
 def test_a_second_function_is_tried_sooner(context):
-    """As in a second process: the first one notes what it compiles on the host."""
+    """It is as in a second process: the first one notes what it compiles on the host."""
     with pytensor.config.change_flags(opencl__select_backend=True):
         waits, value = [], np.ones(300_000, "float32")
         for _ in range(2):

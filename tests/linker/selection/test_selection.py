@@ -116,7 +116,7 @@ def call(f, value, times=1):
 
 
 def ran(f, sides, value):
-    """Which backend the next call runs on."""
+    """Return which backend the next call runs on."""
     before = sides.runs.copy()
     call(f, value)
     (name,) = sides.runs - before

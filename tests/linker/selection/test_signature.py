@@ -1,4 +1,4 @@
-"""Which inputs make the signature of a call, and which shapes share one."""
+"""The inputs that make the signature of a call, and the shapes that share one."""
 
 import numpy as np
 import pytensor

@@ -1,4 +1,4 @@
-"""Which side runs a call: chosen by size and measured time, the same values and errors on both."""
+"""The side that runs a call: chosen by size and measured time, the same values and errors on both."""
 
 import copy
 import pickle
@@ -415,7 +415,7 @@ t = pt.ftensor3("t")
 
 
 def _rows(m, t):
-    """What ``rows`` below should be, for the indices of the test."""
+    """Return what ``rows`` below should be, for the indices of the test."""
     result = m.copy()
     result[[1, 0], 1:] = t[0, :2, :2]
     return result

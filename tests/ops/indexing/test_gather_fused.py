@@ -27,7 +27,7 @@ def check(inputs, outputs, *arguments):
 
 
 def is_picked(inputs, *outputs):
-    """Whether a GpuFusedGather occurs in what is compiled."""
+    """Return whether a GpuFusedGather occurs in what is compiled."""
     return GpuFusedGather in {type(op) for op in device_ops(opencl(inputs, list(outputs)))}
 
 

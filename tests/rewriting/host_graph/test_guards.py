@@ -1,4 +1,4 @@
-"""What NUMBA's function of a graph finds wrong with its data, and what looking for it costs."""
+"""Errors that NUMBA's function of a graph finds in its data, and the cost of looking for them."""
 
 from itertools import product
 
@@ -154,7 +154,7 @@ def test_constant_places_of_any_dtype(dtype, values):
 
 
 def test_an_index_that_is_a_maximum_of_nothing():
-    """That of unsigned integers would be zero to NUMBA, which is an index."""
+    """The maximum of no unsigned integers would be zero to NUMBA, which is an index."""
     places = pt.matrix("places", dtype="uint8")
     call = check([rows[places.max(axis=0)]], {rows: np.eye(3), places: np.array([[0], [2]], dtype="uint8")})
     with pytest.raises(ValueError, match="zero-size array"):
@@ -193,7 +193,7 @@ def test_checks_in_python():
 
 
 def test_lengths():
-    """What an array is computed from tells its length, through views, operands and lookups."""
+    """The operands of an array tell its length, through views, operands and lookups."""
     looked_up = x[None, :] * pt.exp(table)[index]
     assert len(length_conditions(looked_up, 1, index, 0)) == 1
     assert len(length_conditions(looked_up, 1, table, 0)) == 2

@@ -169,12 +169,12 @@ def check(f, names, wanted):
 
 NAMES = tuple(FAULTS)
 UNCHECKED = ("lookup", "set", "maximum", "division", "set by a mask")
-"""What NUMBA itself does not find, and what takes not too long to compile."""
+"""Kinds of errors that NUMBA itself does not find, and that do not take too long to compile."""
 CHOSEN = NAMES if SWEEP else UNCHECKED
 
 
 def in_python(names):
-    """What NumPy computes of the good codes, without a loop."""
+    """Return what NumPy computes of the good codes, without a loop."""
     with pytensor.config.change_flags(cxx=""):
         mode, given = Mode("vm", "fast_compile"), [table, codes]
         f = pytensor.function(given, _several(names)(table, codes), mode=mode, on_unused_input="ignore")
@@ -199,7 +199,7 @@ def test_steps_on_a_device(context):
 
 
 REPEATS = {"state": 1.5, "nested": 4, "batch of scans": 4, "conditional": 1, "minimum": 1, "root": 1}
-"""How often a kind adds the body; the others do it twice."""
+"""The number of times that a kind adds the body; the others do it twice."""
 FEW = ("lookup", "maximum")
 PLACED = [
     ("conditional in scan", "auto", FEW[:1]),

@@ -1,4 +1,4 @@
-"""Which nodes go to a device, and the reason of those that do not."""
+"""The nodes that go to a device, and the reasons of the others."""
 
 import warnings
 

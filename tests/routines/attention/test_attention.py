@@ -153,7 +153,7 @@ def test_dropout(context, rng, schedule, case):
 
 @pytest.mark.parametrize("case", ["grouped", "more queries"])
 def test_gradients_in_two_launches(context, rng, case, monkeypatch):
-    """Where there are fewer heads than compute units."""
+    """Gradients take two launches where there are fewer heads than compute units."""
     monkeypatch.setattr(AttentionGrad, "_fills_device", lambda self, heads: False)
     arrays, mask, form = draw(rng, case)
     check(context, "cpu", arrays, mask, form)

@@ -316,7 +316,7 @@ FOLDED = {
 
 
 def is_whole(routine, name, *layouts):
-    """Whether one kernel computes a gradient, from layouts in the order of its problems."""
+    """Return whether one kernel computes a gradient, from layouts in the order of its problems."""
     plan = routine.engine._plan(routine.problems, FusedGradient(name, routine.convolution), *layouts)
     launches = [step.args[0] for step in plan.steps if step.func == routine.engine._launch]
     return [launch.kernel for launch in launches] == [routine.engine._kernels.get(Method(name))]

@@ -51,7 +51,7 @@ def wide_dtype(context):
 
 
 def expected_fused(context, x, y):
-    """What `fused` computes."""
+    """Return what `fused` computes."""
     return x * y + x, (x - y).astype(wide_dtype(context))
 
 

@@ -113,7 +113,7 @@ def test_no_result_can_hold_incomplete_sums(context, rng):
 
 
 def test_batches(context, make, rng):
-    """Those that B repeats along are rows of one product, unless what is read besides does not allow it."""
+    """Batches that B repeats along are rows of one product, unless what is read besides does not allow it."""
     known = ((True, True, False), (False, False, False))
     routine = make(BatchedGemm, "float32", ("float32", "float32"), ("float32",), known)
     a, row, d = (draw(rng, "float32", *s) for s in ((3, 10, 20), (1, 1, 33), (3, 10, 33)))

@@ -37,7 +37,7 @@ def routine(context, schedule, *arrays, function=None):
 
 
 def fold_of(made, schedule):
-    """How the only launch so far was folded."""
+    """Return how the only launch so far was folded."""
     (plan,) = made._plans._plans.values()
     assert hasattr(plan, "fold") == (schedule == "cpu")
     return plan.fold if schedule == "cpu" else None

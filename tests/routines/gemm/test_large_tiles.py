@@ -174,7 +174,7 @@ def test_epilogues(context, rng, monkeypatch, dtype, number):
 
 
 def test_many_batch_dimensions(context, rng, monkeypatch):
-    """Those beyond four are launches of their own, which add to C in place once each."""
+    """Batch dimensions beyond four are launches of their own, which add to C in place once each."""
     need(context, "float32")
     tile = force(monkeypatch, "float32", 3)
     lengths = (2, 3, 2, 3, 2)

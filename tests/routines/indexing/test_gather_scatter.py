@@ -372,7 +372,7 @@ def test_one_index_of_all(context, rng, accumulate, few, monkeypatch):
 
 @pytest.mark.parametrize("cached", [0, 1 << 40])
 def test_rows(context, rng, monkeypatch, cached):
-    """Of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
+    """Rows of any length, by as many indices as blocks and work-items have, from tables that the cache holds or not."""
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.CORE_CACHE_BYTES", cached)
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_rows.MIN_ITEM_GATHERED", 64)
     cases = []
@@ -451,7 +451,7 @@ def ordered(monkeypatch):
 
 
 def is_ordered(context, case):
-    """Whether the scatters of a case have done so; one compute unit alone never does."""
+    """Return whether the scatters of a case have done so; one compute unit alone never does."""
     plans = [plan for routine in case.routines[1:] for plan in routine._plans._plans.values()]
     return all(isinstance(plan.way, OrderPlan) == (context.info.compute_units > 1) for plan in plans)
 
@@ -499,7 +499,7 @@ def test_bad_indices_among_values_in_order(context, ordered, given):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
 def test_minus_zero_stays_minus_zero(context, rng, monkeypatch, dtype):
-    """Where nothing is added, and where minus zero is."""
+    """Nothing is added to some elements, and minus zero to others."""
     monkeypatch.setattr("pytensor_cl.routines.indexing.gather_scatter.MIN_ITEM_SCATTERED", 64)
     index = rng.integers(0, 4, 500)
     for columns in ((), (3,)):

@@ -60,7 +60,7 @@ def op_of(name, dtype=None):
 
 
 def is_exact(name, values):
-    """Whether the numbers are the same to the last bit."""
+    """Return whether the numbers are the same to the last bit."""
     distribution = DISTRIBUTIONS[name]
     if name == "IntegersRV" or not distribution.variate:
         return distribution.is_exact

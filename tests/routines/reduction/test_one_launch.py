@@ -55,7 +55,7 @@ def test_of_two_contexts_by_turns(context, rng, monkeypatch):
 
 
 def test_two_launches_where_one_would_be_slow(context, rng, monkeypatch):
-    """Those of many partial results for each work-item, and of drivers without the feature."""
+    """Reductions of many partial results for each work-item, and of drivers without the feature."""
     host = rng.integers(0, 9, 70_001)
     able = Context(context.name, context.entry, Settings(features=replace(context.info.features, last_group=True)))
     monkeypatch.setattr("pytensor_cl.routines.reduction.plan.MAX_JOINED_PARTS", 0)

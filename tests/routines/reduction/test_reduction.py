@@ -218,7 +218,7 @@ def test_narrow_rows_are_folded(context, rng, operation, dtype):
 @pytest.mark.parametrize("operation, dtype", [("add", "float32"), ("maximum", "float64"), ("xor", "int8")])
 @pytest.mark.parametrize("axes", [(0, 2), (0, 1, 3), (1, 3)])
 def test_the_outermost_dimension_is_reduced_first(context, rng, operation, dtype, axes):
-    """Where the others are one dense row, in which short runs alternate."""
+    """The others are one dense row, in which short runs alternate."""
     acc = accumulator(operation, dtype)
     routine = Reduction(context, operation, dtype, acc, acc, 4, axes, schedule="cpu")
     shapes = ((40, 30, 9, 7), (300, 5, 11, 8), (20, 3, 70, 20), (17, 2, 3, 900))

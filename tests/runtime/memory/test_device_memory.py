@@ -69,7 +69,7 @@ MIB = 1 << 20
 
 
 def small_ones(context, windows):
-    """As many allocations as that many windows have."""
+    """Return as many allocations as that many windows have."""
     for _ in range(windows * pool.WINDOW):
         context.empty((1,), "int8")
 

@@ -1,4 +1,4 @@
-"""Which cores PoCL's threads may use."""
+"""The cores that PoCL's threads may use."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from pytensor_cl.runtime.pocl import affinity as module
 
 @pytest.fixture
 def sleepers(monkeypatch):
-    """As many threads as this process has cores."""
+    """Return as many threads as this process has cores."""
     if not hasattr(os, "sched_getaffinity") or not host_cpu.thread_ids():
         pytest.skip("threads cannot be tied to cores here")
     monkeypatch.delenv("POCL_AFFINITY", raising=False)

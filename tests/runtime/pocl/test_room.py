@@ -19,7 +19,7 @@ from tests.helpers import assert_close, assert_on_device, opencl
 
 @pytest.fixture
 def lines(monkeypatch):
-    """What is written to stderr."""
+    """Return what is written to stderr."""
     lines = []
     monkeypatch.setattr(cache_dirs, "announce", lambda line: lines.append(line))
     return lines
