@@ -30,7 +30,7 @@ class TemplateError(OpenCLError):
     """A kernel template is missing, or was rendered with the wrong arguments."""
 
 
-# How drivers name a place of the source: Mesa "input.cl:63:15: error: ...", Intel "1:63:15: error: ...",
+# Forms in which drivers name a place of the source: Mesa "input.cl:63:15: error: ...", Intel "1:63:15: error: ...",
 # NVIDIA "<kernel>:63:15: error: ...", PoCL "error: /path/tempfile.cl:63:15: ...", AMD's old compiler
 # '"OCL1.cl", line 63: error: ...'.
 _KIND = r"(?P<{}>fatal error|error|warning|note)"

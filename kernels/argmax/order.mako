@@ -1,4 +1,4 @@
-## What the argmax kernels share: which of two values is kept, where a position is, and the last pass. The defs use
+## Text that the argmax kernels share: which of two values is kept, where a position is, and the last pass. The defs use
 ## the arguments of the template that calls them. NaN is preferred to every number, as in NumPy; of equal elements
 ## neither is preferred. The expressions serve scalars and vectors. Where the template has an argument `is_least`, less
 ## is preferred.

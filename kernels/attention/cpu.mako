@@ -266,7 +266,8 @@ static NOINLINE ${full_width} void ${name}_differentiate(
 <%def name="is_kept(key, high='high')" buffered="True" filter="trim">
 convert_${I}(attention_hash_${U}((${U})low, (${U})${high}, (${U})(${key})) >= p->threshold)
 </%def>
-## Where the matrices of a head begin; dimensions of a batch's operand: `h` is the head among queries, g that of keys.
+## The places where the matrices of a head begin; dimensions of a batch's operand: `h` is the head among queries, g that
+## of keys.
 <%def name="start(x, head='h')" buffered="True" filter="trim">c.${x} + n * p.${x}.batch + ${head} * p.${x}.head</%def>
 <%def name="dropout_parameters()" buffered="True" filter="trim">
 % if dropout:

@@ -1,4 +1,4 @@
-## What all kernels of the attention family take: sizes and operands.
+## Arguments of all kernels of the attention family: sizes and operands.
 ##
 ## Operands    q (N, H, L, E), k (N, Hk, S, E), v (N, Hk, S, Ev), grad (N, H, L, Ev), mask (N, H, L, S) with any
 ##             strides, also zero; sums and correction (N, H, L) with any strides. All is counted in elements. Results

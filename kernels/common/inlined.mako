@@ -5,7 +5,7 @@
 vectors = ("", 2, 3, 4, 8, 16)
 FLOATS = {"float": ("int", "0x80000000", "f"), "double": ("long", "0x8000000000000000L", "")}
 ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven"}
-# What select() chooses from, and by.
+# The operands of select(), and its condition.
 MASKS = {1: ("char", "uchar"), 2: ("short", "ushort"), 4: ("int", "uint"), 8: ("long", "ulong")}
 CHOSEN = {**{t: masks for masks in MASKS.values() for t in masks}, "float": MASKS[4], "double": MASKS[8]}
 %>\

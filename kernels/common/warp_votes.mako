@@ -1,4 +1,4 @@
-## What the work-items of a warp of 32 tell each other without local memory, by instructions of NVIDIA's GPUs. The
+## Values that the work-items of a warp of 32 exchange without local memory, by instructions of NVIDIA's GPUs. The
 ## feature `warp_votes` says whether they work, and that work-items 32 w to 32 w + 31 of a work-group are a warp.
 <%page args=""/>\
 static inline uint warp_ballot(const int predicate)

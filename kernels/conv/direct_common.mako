@@ -1,9 +1,9 @@
-## What the direct convolutions share (direct.mako, depthwise.mako): the loops over channels and filter taps of a tile
-## of output pixels whose first pixel has its first tap at (d0, h0, w0) of x. `lo` and `hi` bound the taps along a row
-## that meet x in every lane of the tile.
-## The defs use the arguments of the template that calls them; `vec` is the prefix of conv/vector_types.mako.
+## Text that the direct convolutions share (direct.mako, depthwise.mako): the loops over channels and filter taps of a
+## tile of output pixels whose first pixel has its first tap at (d0, h0, w0) of x. `lo` and `hi` bound the taps along a
+## row that meet x in every lane of the tile. The defs use the arguments of the template that calls them; `vec` is the
+## prefix of conv/vector_types.mako.
 
-## Where the first tap of the first output pixel (d, h, w) of a tile is in x, and the sums of the tile.
+## The place in x of the first tap of the first output pixel (d, h, w) of a tile, and the sums of the tile.
 <%def name="begin_tile(d, h, w, rows, columns, vector)">
         const long d0 = ${d} * p.stride[0] - p.pad[0];
         const long h0 = ${h} * p.stride[1] - p.pad[1];

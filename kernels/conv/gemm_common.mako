@@ -1,5 +1,5 @@
-## What the convolutions as matrix products share on schedule cpu (implicit_gemm.mako, im2col_gemm.mako): y (m, n) is
-## A = w (m, k) times B = x (k, n), for each group. The defs use the arguments of the template that calls them.
+## Text that the convolutions as matrix products share on schedule cpu (implicit_gemm.mako, im2col_gemm.mako): y (m, n)
+## is A = w (m, k) times B = x (k, n), for each group. The defs use the arguments of the template that calls them.
 
 ## The ranges of rows, of columns, and of groups and parts of k (b) of this work-item. Columns are divided in units of
 ## `column_unit`. n and k are the sizes of the product.

@@ -1,4 +1,4 @@
-## What the kernels of the conv family take, and indices of positions and taps.
+## Arguments of the kernels of the conv family, and indices of positions and taps.
 ##
 ## Algorithm   y[n, g, m, q] = sum over c, t of w[g, m, c, t] * x[n, g, c, q * stride + t * dilation - pad], with x zero
 ##             outside of its image. Output pixels q and filter taps t have three dimensions (d, h, w).

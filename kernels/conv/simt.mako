@@ -18,7 +18,7 @@
 % if statements:
 ${epilogue.declarations(name, ctype, 1, further, offsets, statements)}
 % endif
-## Where the columns of the tile are.
+## The places of the columns of the tile.
 <%def name="fill_column_table()">
     for (int e = item; e < ${tile}; e += ${group * group}) {
         const conv_index q = conv_unravel(min(n0 + e, n - 1), out);
@@ -30,7 +30,7 @@ ${epilogue.declarations(name, ctype, 1, further, offsets, statements)}
         y_column[e] = q.outer * p.y.n + conv_offset(p.y.d, p.y.h, p.y.w, q);
     }
 </%def>
-## Where the next elements along k are.
+## The places of the next elements along k.
 <%def name="fill_k_table()">
             for (int e = item; e < ${step}; e += ${group * group}) {
                 const conv_index t = conv_unravel(k0 + e, taps);

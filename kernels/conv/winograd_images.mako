@@ -17,7 +17,7 @@
 <%namespace name="registers" file="/common/register_transpose.mako"/>
 <%
     vector = f"{ctype}{lanes}"
-    # What an epilogue reads: parameters of kernels and functions, and what kernels and functions pass on.
+    # Names that an epilogue reads: parameters of kernels and functions, and what kernels and functions pass on.
     kernel_further = epilogue.parameters(name, ctype, further) if statements else ""
     function_further = epilogue.parameters(name, ctype, further, by_pointer=True) if statements else ""
     further_arguments = epilogue.arguments(further) if statements else ""

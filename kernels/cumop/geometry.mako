@@ -1,5 +1,5 @@
-## What the kernels of cumulative sums and products share. The defs use the arguments of the template that calls them.
-## The struct, or a pointer to it where it is too large for an argument.
+## Text that the kernels of cumulative sums and products share. The defs use the arguments of the template that calls
+## them. The struct, or a pointer to it where it is too large for an argument.
 <%def name="parameter()" buffered="True" filter="trim">
 % if in_buffer:
 __global const ${name}_geometry *geometry

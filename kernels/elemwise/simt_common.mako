@@ -1,6 +1,6 @@
-## What the kernels of schedule simt share: arguments, where arrays begin, and the outer dimensions. The defs use the
-## arguments of the template that calls them: inputs and outputs (dtypes), by_value (a bool for each input), plan and
-## offsets (structs), plan_in_buffer.
+## Text that the kernels of schedule simt share: arguments, where arrays begin, and the outer dimensions. The defs use
+## the arguments of the template that calls them: inputs and outputs (dtypes), by_value (a bool for each input), plan
+## and offsets (structs), plan_in_buffer.
 <%!
 from pytensor_cl.codegen.dtypes import ctype
 %>

@@ -1,4 +1,4 @@
-## What the FFT kernels of both schedules take by value.
+## Arguments that the FFT kernels of both schedules take by value.
 ##
 ## <name>_io, where the elements of a line are in the input or output, counted in real numbers:
 ##     at, step, im          first element; steps to the next one and to the imaginary part

@@ -43,7 +43,7 @@
     const long panel_begin = p.shared_b_size ? partition_begin(panels, 1, x, nx) : 0;
     const long panel_end = p.shared_b_size ? partition_begin(panels, 1, x + 1, nx) : panels;
 </%def>
-## Where the block of mc rows and kc elements along k begins in each operand.
+## The place where the block of mc rows and kc elements along k begins in each operand.
 <%def name="block_pointers()">
                 const long kc = min(p.kc, k_end - k0), mc = min(p.mc, m_end - m0);
                 __global const ${ctype} *const a =
@@ -96,7 +96,8 @@
                         const long sums_row = stores_in_place ? p.o.row : ${nr};
                         const int accumulate = stores_in_place && k0 > k_begin;
 </%def>
-## What is read at each element of the tile: rows need not begin at cache lines, so their last elements are fetched too.
+## The line that is read at each element of the tile: rows need not begin at cache lines, so their last elements are
+## fetched too.
 <%def name="prefetch_tile(start, row, col)">
                         for (int r = 0; r < height; r++)
                             for (long j = 0; j < padded_width + ${lanes}; j += ${lanes})

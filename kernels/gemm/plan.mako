@@ -1,4 +1,4 @@
-## What all kernels of the gemm family take: sizes, blocking and operands of O = alpha * A @ B + beta * C.
+## Arguments of all kernels of the gemm family: sizes, blocking and operands of O = alpha * A @ B + beta * C.
 ##
 ## Operands    Matrices A (m, k), B (k, n), C (m, n) and O (m, n) with any strides, and up to four batch dimensions. All
 ##             is counted in elements. gemm_operand: `start` is the first element, relative to the array's offset; row,

@@ -58,7 +58,7 @@ static ${wide} ${name}_scaled(
         const ${index} k_end = p.split_k > 1 ? partition_begin(p.k, ${step}, part + 1, p.split_k) : p.k;
 </%def>
 
-## Where the matrices of C and of the output begin.
+## The places where the matrices of C and of the output begin.
 <%def name="output_pointers()">
         % if outputs:
         ${gemm_epilogue.matrices("batch")}

@@ -78,7 +78,7 @@ ${common.declarations()}
         : (${x}_k + ${q * next_k(x)}) * ${tile} + (${x}_i ^ ${swizzle(f"({x}_k + {q * next_k(x)})")});
     % endfor
 </%def>
-## Which sums a work-item has.
+## The sums of a work-item.
 <%def name="item_position()">
     const int slice = item / ${items // slices}, own = item % ${items // slices}, lane = own % 32;
     % if matrix:
@@ -173,7 +173,7 @@ ${common.declarations()}
                     }
                 }
 </%def>
-## Where a work-item's fragments are in a stage, for each way in which elements along k are stored.
+## The places of a work-item's fragments in a stage, for each way in which elements along k are stored.
 <%def name="fragment_places(stage)">
                 % for way in range(max(1, min(cycle, depth // lanes))):
                 const int turn${way} = ${swizzle(f"(slice * {depth} + {way * lanes})")};

@@ -1,4 +1,4 @@
-## What the kernels of the gemv family take: sizes and operands of o = alpha * A @ x + beta * y.
+## Arguments of the kernels of the gemv family: sizes and operands of o = alpha * A @ x + beta * y.
 ##
 ## Operands    A (m, k), x (k), y and o (m), any strides. All is counted in elements; the starts are relative to the
 ##             arrays' offsets.

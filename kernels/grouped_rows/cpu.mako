@@ -89,7 +89,7 @@ load_${access_name(arrays[a].dtype, lanes)}(${at}, g.row_step[${a}], last_lane)
         }
 </%def>
 
-## What is done with the elements of a block of rows.
+## The work on the elements of a block of rows.
 <%def name="elements(row_pass)">
 <%
     read = [numbers[f"x{v}"] for v in row_pass.reads]

@@ -1,4 +1,4 @@
-## What the kernels of both schedules share.
+## Text that the kernels of both schedules share.
 
 ## Whether an element of the mask, of type `unit`, is nonzero: 0 or 1. `bits` are those that count; None for a bool.
 <%def name="is_hit(value, unit, bits)" buffered="True" filter="trim">

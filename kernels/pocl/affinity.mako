@@ -1,4 +1,4 @@
-## Which cores the threads of a batch use (Linux, x86-64).
+## The cores that the threads of a batch use (Linux, x86-64).
 ##
 ## PoCL's threads are pinned to a core each (runtime/pocl/affinity.py), but the host's thread, which computes too, is
 ## on one of these cores. So a worker that finds itself on the host's core moves to another one, and parked workers may

@@ -23,7 +23,7 @@
         return f"{t} * g.dilation[{d}]" if spacing == "dilated" else t
 %>
 <%def name="header()">
-## Of the last dimension: known to the compiler for windows that are common.
+## The steps of the last dimension: known to the compiler for windows that are common.
 #define ${name}_taps ${inner[0] if inner else "g.k[2]"}
 #define ${name}_step ${inner[1] if inner else "g.step[2]"}
 #define ${name}_window_taps ${inner[0] if inner else "g->k[2]"}
@@ -56,7 +56,7 @@ static inline ${index} ${name}_whole_count(const ${name}_geometry *g)
 }
 </%def>
 
-## Where window number o begins along dimension d, and its taps from f to l that see an element.
+## The place where window number o begins along dimension d, and its taps from f to l that see an element.
 <%def name="taps(d)">
 <%
 is_last = d == 2 or (d == 1 and square)

@@ -25,7 +25,7 @@ const ${index} last${d} = min(g.count[${d}], (i${d} + g.pad_lo[${d}]) / ${step} 
 % endif
 </%def>
 
-## What element (i0, i1, i2) of the gradient gets from the windows that it is in.
+## The sum that element (i0, i1, i2) of the gradient gets from the windows that it is in.
 <%def name="sum_gradients(plane)">
 ${ctype(other)} sum = 0;
 for (${index} o0 = first0; o0 < last0; ++o0)

@@ -1,7 +1,7 @@
 ## Pattern "short" of kernels/reduction/cpu.mako: few elements for each result, results beside each other. The def uses
 ## the arguments of the template that calls it.
 <%namespace name="traversal" file="/reduction/traversal.mako"/>
-## From vector k of a tile on, each of n results: its sum stays in a register.
+## The n results from vector k of a tile on; the sum of each stays in a register.
 <%def name="vectors(n)">
         for (; width - k >= ${n}; k += ${n}) {
             ${name}_a${n} sum = ${name}_identity${n}();

@@ -46,7 +46,7 @@
 % endif
 </%def>
 
-## Which output and which part of the reduced range a work-item of schedule simt has: elements first + lane,
+## The output and the part of the reduced range that a work-item of schedule simt has: elements first + lane,
 ## first + lane + threads, .. below `last`, of output number output_index, which may not exist. `in` and `out` are the
 ## offsets of the output in both arrays. The numbers of work-items are powers of two: dividing them by a variable would
 ## take as long as a load.
@@ -72,7 +72,7 @@
     ${outer_offset(unrolled=True)}
 </%def>
 
-## Where element `rest` of the reduced range is, in C order of the reduced dimensions, or (is_run) of one dimension;
+## The place of element `rest` of the reduced range, in C order of the reduced dimensions, or (is_run) of one dimension;
 ## every index is a constant, for GPUs.
 <%def name="reduced_offset(is_run=False)">
 % if is_run:

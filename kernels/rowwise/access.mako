@@ -35,8 +35,8 @@ for (int k = 0; k < vectors; ++k)
 % endif
 </%def>
 
-## Where a vector begins (c), and its lanes that exist. The last vector of a column tile begins earlier. The vector of a
-## narrow row reaches into the next row, whose own vector is stored later and corrects that.
+## The place where a vector begins (c), and its lanes that exist. The last vector of a column tile begins earlier. The
+## vector of a narrow row reaches into the next row, whose own vector is stored later and corrects that.
 <%def name="lanes_of_vector(is_narrow=False)" buffered="True" filter="trim">
 % if is_narrow:
 const int whole = n - i > ${lanes} / width + 1;

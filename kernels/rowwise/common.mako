@@ -1,4 +1,4 @@
-## What the row kernels of both schedules share. The defs use the arguments of the template that calls them.
+## Text that the row kernels of both schedules share. The defs use the arguments of the template that calls them.
 <%!
     from pytensor_cl.codegen.dtypes import ctype, vector_type
 %>
@@ -12,7 +12,7 @@ ${tables_struct.c_typedef(f"{name}_tables")}
 % endif
 </%def>
 
-## What a kernel takes; no array overlaps an output.
+## Arguments of a kernel; no array overlaps an output.
 <%def name="parameters(qualifier='')">
 % for value in values:
     const ${ctype(value.dtype)} ${value.name},
@@ -33,8 +33,8 @@ ${tables_struct.c_typedef(f"{name}_tables")}
     long ${", ".join(f"at_{array.name} = 0" for array in arrays)};
 </%def>
 
-## Where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private memory for
-## indices that are not constants.
+## The places where row number `rest` begins in each array. GPUs (`unrolled`) would copy the geometry into private
+## memory for indices that are not constants.
 <%def name="row_offsets(unrolled=False)">
 % for a, array in enumerate(arrays):
         at_${array.name} = offset.at[${a}];
@@ -97,7 +97,7 @@ ${convert.cast(value, total.source_dtype, total.acc_dtype, n)}
 % endif
 </%def>
 
-## What an accumulator comes to; an infinite sum has no error term.
+## The value of an accumulator; an infinite sum has no error term.
 <%def name="result(total, a, n)" buffered="True" filter="trim">
 % if total.compensation:
 ${convert.cast(f"(isfinite({a}.sum) ? {a}.sum + {a}.error : {a}.sum)", total.acc_dtype, total.dtype, n)}

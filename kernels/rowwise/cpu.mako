@@ -36,7 +36,7 @@
 ${parts.declarations()}${block.declarations(name, gathers, gathers_struct)}
 ${access.vector_types()}
 
-## What is done with a vector of elements.
+## The work on a vector of elements.
 <%def name="vector(row_pass, numbers)">
                 % for v in row_pass.reads:
                 const ${vector_type(arrays[numbers[f"x{v}"]].dtype, lanes)} v${v} = ${access.load(numbers[f"x{v}"])};

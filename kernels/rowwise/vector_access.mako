@@ -14,8 +14,8 @@
 ${"1" if any(array.kind == "full" and array.access == "gather" for array in arrays) else ""}
 </%def>
 
-## Where the task begins in each array; most begin beside the one before. (Of gathered lanes compilers would make a
-## pointer each.)
+## The places where the task begins in each array; most begin beside the one before. (Of gathered lanes compilers would
+## make a pointer each.)
 <%def name="next_row()">
 <% across = pattern == "columns" %>
         ${"{" if is_gathered() else ""}

@@ -1,4 +1,4 @@
-## As many multiplications and additions in registers as the device can do: CHAINS independent sums per work-item.
+## Multiplications and additions in registers, as many as the device can do: CHAINS independent sums per work-item.
 <%page args="name, wide, ctype, lanes, chains, count"/>
 __kernel void ${name}(__global ${ctype} *out, ${ctype} factor, ${ctype} term)
 {

@@ -1,7 +1,7 @@
-## What the sorting kernels share. Values are compared as unsigned integers of the same order, their keys. An element is
-## what moves: a key, or a key and its source index, packed into a ulong if both fit (else `is_128_bit`, a ulong2). As
-## source indices differ, no two elements with them are equal, and every way to sort them is stable. The defs use the
-## arguments of the template that calls them.
+## Text that the sorting kernels share. Values are compared as unsigned integers of the same order, their keys. An
+## element is what moves: a key, or a key and its source index, packed into a ulong if both fit (else `is_128_bit`, a
+## ulong2). As source indices differ, no two elements with them are equal, and every way to sort them is stable. The
+## defs use the arguments of the template that calls them.
 <%def name="key_function()">
 static inline ${key} ${name}_key(const ${key} x)
 {

@@ -1,5 +1,5 @@
-## What the kernels of the radix sort share: digits, which passes are skipped, and where a pass reads and writes. The
-## first pass reads the input and writes `a`. Those between alternate between `a` and `b`, and are skipped if their
+## Text that the kernels of the radix sort share: digits, which passes are skipped, and where a pass reads and writes.
+## The first pass reads the input and writes `a`. Those between alternate between `a` and `b`, and are skipped if their
 ## digit is the same in all keys of each row. The last writes the output. The defs use the arguments of the template
 ## that calls them.
 <%def name="digits(E, alone='', clears=True)">
@@ -63,7 +63,7 @@ x[i]
 ${f"{name}_key(x[({i}) * g.in_step])" if first else f"{name}_key_of(x[{i}])"}
 </%def>
 
-## Where a pass writes: `y`.
+## The target of a pass: `y`.
 <%def name="target(first, last, E)">
         % if last:
         __global ${"long" if indexed else key} *y = output + output_at + ${name}_out(&g, row);

@@ -264,7 +264,7 @@ class Generator:
         children = self._generator.spawn(n_children)
         return [Generator(child, kind=self._kind, device=self._context.name) for child in children]
 
-    # How draws are made
+    # Draws
 
     def _parameter(self, method: str, value: Any) -> Any:
         """Return a parameter as a number or an array of the host, or an array of the context.
@@ -627,7 +627,7 @@ class Generator:
             raise ValueError("Fewer non-zero entries in p than size")
         if self._kind == "numpy":
             raise self._no_kernel("choice")
-        # Of exponential numbers divided by the probabilities the least are a sample without replacement: P. S.
+        # The least of exponential numbers divided by the probabilities are a sample without replacement: P. S.
         # Efraimidis, P. G. Spirakis, Inf. Process. Lett. 97 (2006).
         keys = self.standard_exponential(length)
         if p is not None:

@@ -91,7 +91,7 @@ class RecurrentLoop(Marker):
     states_count, saved_count, products = 1, 0, 1
     """Numbers of states, of arrays that a step saves, and of results of `step_back`."""
 
-    # What a layer defines
+    # Methods that a layer defines
 
     def step(self, x: Variable, product: Variable, states: Variables) -> tuple[Variables, Variables]:
         """Return the next states, and what the gradient needs of the step."""

@@ -114,7 +114,7 @@ def model_digest(model: Any) -> str:
     """Return a digest of the Ops and constants of a model's log density, data included."""
     digest = hashlib.sha256()
     log_density, values = model.logp(), model.value_vars
-    # Which parameters are which: in another model they may have changed places.
+    # The order of the parameters: in another model they may have changed places.
     used = [value.name for value in graph_inputs([log_density]) if value in values]
     digest.update(f"{[value.name for value in values]} {used} ".encode())
     _digest_graph([log_density], digest.update)

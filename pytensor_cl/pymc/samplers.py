@@ -58,7 +58,7 @@ def window_ends(tune: int) -> list[int]:
     last = tune - max(tune // 6, 5)
     while end + length <= last:
         end += length
-        # What is left is too short for another window of twice the length: this one takes it.
+        # The rest is too short for another window of twice the length: this one takes it.
         if end + 1.5 * length > last:
             end = last
         ends.append(end)

@@ -18,7 +18,8 @@ Emit = Callable[..., Scalar]
 
 INFINITY = float("inf")
 
-# Where `sqrt` scales its argument, and by which squares: beyond the first number, and below the second.
+# Limits beyond which `sqrt` scales its argument, and the squares by which it does: beyond the first number, and below
+# the second.
 _SCALING = {
     "float32": ((2.0**125, 2.0**-4), (2.0**-80, 2.0**48)),
     "float64": ((2.0**1021, 2.0**-4), (2.0**-960, 2.0**108)),

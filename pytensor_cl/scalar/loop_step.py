@@ -40,7 +40,7 @@ MOST_WINDOW = 16
 MOST_HELD = 512
 """Values that a work-item holds from step to step, at most."""
 
-# Which dimensions are axes, by their static length, in the order of preference.
+# Dimensions that are axes, by their static length, in the order of preference.
 _CHOICES: tuple[Callable[[int | None], bool], ...] = (
     lambda n: n != 1,
     lambda n: n is None,

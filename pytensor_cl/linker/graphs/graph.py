@@ -65,7 +65,7 @@ class CapturedGraph:
         self._arena_version = -1
         self._replays_until_note = 0
         self.current_node = 0  # index of the node whose step runs, or has failed
-        # What the graph cache notes: the key of the graph, calls that turned out to differ from the captured one, and
+        # Notes of the graph cache: the key of the graph, calls that turned out to differ from the captured one, and
         # steps that record what they read, with what they read in the captured call.
         self.signature: Any = None
         self.guard_failures = 0

@@ -317,7 +317,7 @@
   }
 
   function free_area() {
-    // What the side panel does not cover.
+    // The part that the side panel does not cover.
     const box = canvas.getBoundingClientRect();
     if (panel.hidden) return box;
     if (panel.offsetWidth < box.width) return { width: box.width - panel.offsetWidth, height: box.height };

@@ -48,7 +48,8 @@ class OpenCLVM:
         self.allow_gc = linked.allow_gc
         self.is_timed = False  # timed calls run step by step, on the device, and wait for it
         self.call_listeners: list[Callable[[TimedCall], None]] = []  # called with each timed call
-        # What a call of the function takes, and the locks of its shared variables; `call_lock.assign_lock` sets both.
+        # The lock that a call of the function takes, and the locks of its shared variables; `call_lock.assign_lock`
+        # sets both.
         self.call_lock: Any = None
         self.cell_locks: list[Any] = []
         self.copy_for_nested_calls: Any = None  # copy of the function, made by its first nested call

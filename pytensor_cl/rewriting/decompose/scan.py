@@ -25,7 +25,7 @@ _INDEXED = (Subtensor, IncSubtensor, Reshape, Alloc)  # inputs after the first a
 _OF_LENGTHS = (AllocEmpty, ARange)
 
 
-# Where the values of a step are
+# The places of the values of a step
 
 
 def _is_index(variable: Variable) -> bool:

@@ -69,7 +69,8 @@ class BlasRoutine(Routine):
             raise UnsupportedDtype(f"matrix products of {self.dtype} have no kernels of their own")
         self.output_dtypes = (self.dtype.name,)
         self.has_c, self.has_alpha = has_c, has_alpha or has_c
-        # What may change from call to call. Kernels compute integers unsigned, so they have another type than NumPy's.
+        # The numbers that may change from call to call. Kernels compute integers unsigned, so they have another type
+        # than NumPy's.
         self._call = call_struct(operands, ctype(self.dtype))
         self._call_typedef = call_struct(operands, arithmetic_types(self.dtype)["ctype"])
         self._zero = self.dtype.type(0)

@@ -53,7 +53,7 @@ GRAD_WEIGHTS_COPY_COST = 6  # cost of copying a vector of x
 GRAD_WEIGHTS_ADD_COST = 4  # cost of adding a vector of partial sums
 
 # --- schedule cpu: Winograd ---
-# What is transformed should stay in the cache. If inputs and outputs of all images take less than the first, they are
+# Transformed arrays should stay in the cache. If inputs and outputs of all images take less than the first, they are
 # kept, and filters are transformed in blocks of the last; else filters are kept, and images come in blocks.
 WINOGRAD_KEPT_BYTES = 16 << 20
 WINOGRAD_IMAGE_BYTES = 6 << 20

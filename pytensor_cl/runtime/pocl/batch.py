@@ -81,8 +81,8 @@ _WORD, _LINE, _VALUE = 8, 64, 64
 """Bytes of an argument, of a counter (a cache line), and the alignment of values."""
 _KERNEL_WORDS = 8  # words of a kernel's head: entry, arguments, three sizes, items, dependency, unused
 
-# What the host thread passes to the entry point of the batch kernel: for each of its nine arguments the address, or the
-# distance to its value; then the values; then global ids and sizes. A size of 0 says that it is the host thread.
+# The host thread passes these to the entry point of the batch kernel: for each of its nine arguments the address, or
+# the distance to its value; then the values; then global ids and sizes. A size of 0 says that it is the host thread.
 _HOST_CALL = np.dtype(
     [
         ("arguments", "u8", 9),
