@@ -21,13 +21,6 @@ times, conj, over, size_of = (f"linalg_{v}_{Z}" for v in ("times", "conj", "over
 is_finite = f"fabs({{0}}.x) <= {greatest} && fabs({{0}}.y) <= {greatest}"
 swapped = "s" + "".join("0123456789abcdef"[lane ^ 1] for lane in range(lanes))
 alternating = ", ".join(["1, -1"] * (lanes // 2))
-
-def share(i, begin, end):
-    """Return the head of a loop whose steps the work-items of a group share; see schur.mako."""
-    if is_cpu:
-        return f"for (int {i} = {begin}; {i} < ({end}); ++{i})"
-    step = f"left_{i} -= {group}, {i} += {group}"
-    return f"for (int {i} = ({begin}) + item, left_{i} = ({end}) - ({begin}); left_{i} > 0; {step}) if ({i} < ({end}))"
 %>
 ${balancing.balance(name, Z, T, one_item_groups, f"{size_of}({{0}})", "dot({0}, {0})", "!any({0} != 0)", is_finite)}
 /* The square root with a real part that is not negative. */
@@ -110,13 +103,13 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             const ${Z} inverse = ${over}((${Z})(1, 0), head - target);
             const ${T} tau = squares == 0 ? 0 : 2 / (1 + squares * dot(inverse, inverse));
             ${sync}
-            ${share("i", "k + 1", "high + 1")} {
+            LINALG_SHARE_${schedule}(k + 1, high + 1, i) {
                 const ${Z} own = squares == 0 ? (${Z})0 : ${times}(h[i * n + k] * scale, inverse);
                 v[i] = i == k + 1 ? (${Z})(1, 0) : own;
                 h[i * n + k] = i > k + 1 ? own : (squares == 0 ? head : target) / scale;
             }
             ${sync}
-            ${share("i", "0", "high + 1")} {
+            LINALG_SHARE_${schedule}(0, high + 1, i) {
                 __global ${Z} *row = h + i * n;
                 ${Z} sum = 0;
                 for (int j = k + 1; j <= high; ++j)
@@ -134,7 +127,7 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             for (int i = k + 1; i <= high; ++i)
                 linalg_subtract_${Z}(h + i * n + k + 1, -v[i], sums + k + 1, n - k - 1);
 % else:
-            ${share("j", "k + 1", "n")} {
+            LINALG_SHARE_${schedule}(k + 1, n, j) {
                 ${Z} sum = 0;
                 for (int i = k + 1; i <= high; ++i)
                     sum += ${times}(${conj}(v[i]), h[i * n + j]);
@@ -147,7 +140,7 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
         }
         if (size.whole) {
             /* The reflections from the last one on: row r of zt is a column of Z. */
-            ${share("r", "0", "notes[2] ? 0 : n")} {
+            LINALG_SHARE_${schedule}(0, notes[2] ? 0 : n, r) {
                 __global ${Z} *row = zt + r * n;
                 for (int i = 0; i < n; ++i)
                     row[i] = (${Z})(i == r, 0);
@@ -180,7 +173,7 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             }
         }
         ${sync}
-        ${share("i", "2", "n")}
+        LINALG_SHARE_${schedule}(2, n, i)
             for (int j = 0; j < i - 1; ++j)
                 h[i * n + j] = 0;
         ${sync}
@@ -284,13 +277,13 @@ void ${name}_iterate(const linalg_sizes size, __global int *all_notes, __global 
                 if (size.whole)
                     ${name}_turn_rows(zt + k * n, zt + (k + 1) * n, n, cosine, ${conj}(sine));
 % else:
-                ${share("j", "k", "end")}
+                LINALG_SHARE_${schedule}(k, end, j)
                     ${name}_turn(x + j, y + j, cosine, sine);
-                ${share("j", "0", "size.whole ? n : 0")}
+                LINALG_SHARE_${schedule}(0, size.whole ? n : 0, j)
                     ${name}_turn(zt + k * n + j, zt + (k + 1) * n + j, cosine, ${conj}(sine));
                 ${sync}
 % endif
-                ${share("i", "begin", "min(k + 2, last) + 1")}
+                LINALG_SHARE_${schedule}(begin, min(k + 2, last) + 1, i)
                     ${name}_turn(h + i * n + k, h + i * n + k + 1, cosine, ${conj}(sine));
                 if (k > m${"" if is_cpu else " && item == 0"}) {
                     x[k - 1] = head;

@@ -29,53 +29,8 @@ sync = "" if is_cpu else "barrier(CLK_GLOBAL_MEM_FENCE);"
 epsilon, smallest, greatest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v in ("EPSILON", "MIN", "MAX"))
 faint, raise_by, lower_by = ("0x1p-39f", "0x1p60f", "0x1p-60f") if T == "float" else ("0x1p-450", "0x1p500", "0x1p-500")
 threshold = "0x1p10f" if T == "float" else "0x1p40"
-
-def share(i, begin, end):
-    """Return the head of a loop whose steps the work-items of a group share.
-
-    Each work-item takes as many steps: PoCL 3.0 may leave out loops, in kernels with barriers, that differ in that.
-    """
-    if is_cpu:
-        return f"for (int {i} = {begin}; {i} < ({end}); ++{i})"
-    step = f"left_{i} -= {group}, {i} += {group}"
-    return f"for (int {i} = ({begin}) + item, left_{i} = ({end}) - ({begin}); left_{i} > 0; {step}) if ({i} < ({end}))"
 %>
 ${balancing.balance(name, T, T, one_item_groups, "fabs({0})", "{0} * {0}", "{0} == 0", f"fabs({{0}}) <= {greatest}")}
-% if is_cpu:
-typedef ${V} ${name}_lanes __attribute__((aligned(sizeof(${T}))));
-
-/* The product of two vectors. */
-static ${T} ${name}_dot(__global const ${T} *x, __global const ${T} *y, const int n)
-{
-    ${T} sum = 0;
-    int i = 0;
-    if (n >= ${lanes}) {
-        ${V} sums = 0;
-        for (; i + ${lanes} <= n; i += ${lanes})
-            sums += *(__global const ${name}_lanes *)(x + i) * *(__global const ${name}_lanes *)(y + i);
-<% half, term = lanes // 2, "sums" %>
-% while half > 1:
-        const ${T}${half} sum${half} = ${term}.lo + ${term}.hi;
-<% term = f"sum{half}"; half //= 2 %>
-% endwhile
-        sum = ${term}.lo + ${term}.hi;
-    }
-    for (; i < n; ++i)
-        sum += x[i] * y[i];
-    return sum;
-}
-
-/* y += factor * x. */
-static void ${name}_add(__global ${T} *y, const ${T} factor, __global const ${T} *x, const int n)
-{
-    int i = 0;
-    for (; i + ${lanes} <= n; i += ${lanes})
-        *(__global ${name}_lanes *)(y + i) += factor * *(__global const ${name}_lanes *)(x + i);
-    for (; i < n; ++i)
-        y[i] += factor * x[i];
-}
-% endif
-
 /* The reflection I - tau (1, u, v)^T (1, u, v) that makes two elements below `head` zero; returns the new head. */
 static ${T} ${name}_reflection(${T} head, ${T} u, ${T} v, ${T} *tau, ${T} *first, ${T} *second)
 {
@@ -180,16 +135,16 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             const ${T} target = -copysign(sqrt(head * head + squares), head);
             const ${T} tau = squares == 0 ? 0 : (target - head) / target;
             ${sync}
-            ${share("i", "k + 1", "high + 1")} {
+            LINALG_SHARE_${schedule}(k + 1, high + 1, i) {
                 const ${T} own = squares == 0 ? 0 : h[i * n + k] * scale / (head - target);
                 v[i] = i == k + 1 ? 1 : own;
                 h[i * n + k] = i > k + 1 ? own : (squares == 0 ? head : target) / scale;
             }
             ${sync}
-            ${share("i", "0", "high + 1")} {
+            LINALG_SHARE_${schedule}(0, high + 1, i) {
                 __global ${T} *row = h + i * n;
 % if is_cpu:
-                ${name}_add(row + k + 1, -tau * ${name}_dot(row + k + 1, v + k + 1, high - k), v + k + 1, high - k);
+                linalg_add_${T}(row + k + 1, -tau * linalg_dot_${T}(row + k + 1, v + k + 1, high - k), v + k + 1, high - k);
 % else:
                 ${T} sum = 0;
                 for (int j = k + 1; j <= high; ++j)
@@ -203,11 +158,11 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             for (int j = k + 1; j < n; ++j)
                 sums[j] = 0;
             for (int i = k + 1; i <= high; ++i)
-                ${name}_add(sums + k + 1, v[i], h + i * n + k + 1, n - k - 1);
+                linalg_add_${T}(sums + k + 1, v[i], h + i * n + k + 1, n - k - 1);
             for (int i = k + 1; i <= high; ++i)
-                ${name}_add(h + i * n + k + 1, -tau * v[i], sums + k + 1, n - k - 1);
+                linalg_add_${T}(h + i * n + k + 1, -tau * v[i], sums + k + 1, n - k - 1);
 % else:
-            ${share("j", "k + 1", "n")} {
+            LINALG_SHARE_${schedule}(k + 1, n, j) {
                 ${T} sum = 0;
                 for (int i = k + 1; i <= high; ++i)
                     sum += v[i] * h[i * n + j];
@@ -219,7 +174,7 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
         }
         if (size.whole) {
             /* The reflections from the last one on: row r of zt is a column of Z. */
-            ${share("r", "0", "notes[2] ? 0 : n")} {
+            LINALG_SHARE_${schedule}(0, notes[2] ? 0 : n, r) {
                 __global ${T} *row = zt + r * n;
                 for (int i = 0; i < n; ++i)
                     row[i] = i == r;
@@ -251,7 +206,7 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             }
         }
         ${sync}
-        ${share("i", "2", "n")}
+        LINALG_SHARE_${schedule}(2, n, i)
             for (int j = 0; j < i - 1; ++j)
                 h[i * n + j] = 0;
         ${sync}
@@ -267,8 +222,8 @@ static void ${name}_reflect_rows(__global ${T} *p, __global ${T} *q, __global ${
     int i = 0;
     if (r) {
         for (; i + ${lanes} <= n; i += ${lanes}) {
-            __global ${name}_lanes *x = (__global ${name}_lanes *)(p + i), *y = (__global ${name}_lanes *)(q + i);
-            __global ${name}_lanes *z = (__global ${name}_lanes *)(r + i);
+            __global linalg_${V} *x = (__global linalg_${V} *)(p + i), *y = (__global linalg_${V} *)(q + i);
+            __global linalg_${V} *z = (__global linalg_${V} *)(r + i);
             const ${V} sum = *x + u * *y + v * *z;
             *x -= tau * sum;
             *y -= of_q * sum;
@@ -283,7 +238,7 @@ static void ${name}_reflect_rows(__global ${T} *p, __global ${T} *q, __global ${
         return;
     }
     for (; i + ${lanes} <= n; i += ${lanes}) {
-        __global ${name}_lanes *x = (__global ${name}_lanes *)(p + i), *y = (__global ${name}_lanes *)(q + i);
+        __global linalg_${V} *x = (__global linalg_${V} *)(p + i), *y = (__global linalg_${V} *)(q + i);
         const ${V} sum = *x + u * *y;
         *x -= tau * sum;
         *y -= of_q * sum;
@@ -397,18 +352,18 @@ void ${name}_iterate(const linalg_sizes size, __global int *all_notes, __global 
             const int begin = size.whole ? 0 : first, end = size.whole ? n : last + 1;
             if (is_pair) {
                 __global ${T} *x = h + first * n, *y = x + n;
-                ${share("j", "last + 1", "end")} {
+                LINALG_SHARE_${schedule}(last + 1, end, j) {
                     const ${T} value = x[j];
                     x[j] = cosine * value + sine * y[j];
                     y[j] = cosine * y[j] - sine * value;
                 }
-                ${share("i", "begin", "first")} {
+                LINALG_SHARE_${schedule}(begin, first, i) {
                     __global ${T} *pair = h + i * n + first;
                     const ${T} value = pair[0];
                     pair[0] = cosine * value + sine * pair[1];
                     pair[1] = cosine * pair[1] - sine * value;
                 }
-                ${share("i", "0", "size.whole ? n : 0")} {
+                LINALG_SHARE_${schedule}(0, size.whole ? n : 0, i) {
                     __global ${T} *x = zt + first * n + i, *y = x + n;
                     const ${T} value = *x;
                     *x = cosine * value + sine * *y;
@@ -434,14 +389,14 @@ void ${name}_iterate(const linalg_sizes size, __global int *all_notes, __global 
                 if (size.whole)
                     ${name}_reflect_rows(zt + k * n, zt + (k + 1) * n, is_triple ? zt + (k + 2) * n : 0, n, tau, u, v);
 % else:
-                ${share("j", "k", "end")} {
+                LINALG_SHARE_${schedule}(k, end, j) {
                     const ${T} sum = tau * (x[j] + u * y[j] + (is_triple ? v * z[j] : 0));
                     x[j] -= sum;
                     y[j] -= u * sum;
                     if (is_triple)
                         z[j] -= v * sum;
                 }
-                ${share("j", "0", "size.whole ? n : 0")} {
+                LINALG_SHARE_${schedule}(0, size.whole ? n : 0, j) {
                     __global ${T} *at = zt + k * n + j;
                     const ${T} sum = tau * (at[0] + u * at[n] + (is_triple ? v * at[2 * n] : 0));
                     at[0] -= sum;
@@ -451,7 +406,7 @@ void ${name}_iterate(const linalg_sizes size, __global int *all_notes, __global 
                 }
                 ${sync}
 % endif
-                ${share("i", "begin", "min(k + 3, last) + 1")} {
+                LINALG_SHARE_${schedule}(begin, min(k + 3, last) + 1, i) {
                     __global ${T} *at = h + i * n + k;
                     const ${T} sum = tau * (at[0] + u * at[1] + (is_triple ? v * at[2] : 0));
                     at[0] -= sum;
@@ -504,7 +459,7 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const li
 static ${T} ${name}_rest(__global const ${T} *row, __global const ${T} *x, const int n, const int after, const int last)
 {
 % if is_cpu:
-    return ${name}_dot(row + after + 1, x + after + 1, last - after);
+    return linalg_dot_${T}(row + after + 1, x + after + 1, last - after);
 % else:
     ${T} sum = 0;
     for (int j = after + 1; j <= last; ++j)

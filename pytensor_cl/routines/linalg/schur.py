@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
-from pytensor_cl.codegen.template import KernelSource, render
-from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
-from pytensor_cl.routines.base.ndrange import Sizes
+from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.base.routine import Checked
 from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, stacked, strides_argument, transposed
@@ -17,7 +15,19 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
-from pytensor_cl.runtime.program import Kernel
+
+
+def helpers(routine: BlockedRoutine, has_systems: bool, has_errors: bool = False) -> tuple[str, ...]:
+    """Return helper functions of kernels for general square matrices."""
+    kind, schedule = ctype(routine.real), routine.schedule
+    texts = [render("linalg/complex", ctype=kind, lanes=routine.lanes, schedule=schedule)]
+    if schedule == "cpu":
+        texts.append(render("linalg/rows", ctype=kind, lanes=routine.lanes))
+    if has_systems and not routine.is_complex:
+        texts.append(render("linalg/small_system", ctype=kind))
+    if has_errors:
+        texts.append(render("runtime/error_flag"))
+    return tuple(texts)
 
 
 class _QRIteration(BlockedRoutine):
@@ -31,17 +41,7 @@ class _QRIteration(BlockedRoutine):
         return {"of_eigen": self.of_eigen}
 
     def _preambles(self) -> tuple[str, ...]:
-        kind = ctype(self.real)
-        numbers = render("linalg/complex", ctype=kind, lanes=self.lanes, schedule=self.schedule)
-        system = render("linalg/small_system", ctype=kind)
-        return numbers, *((system, render("runtime/error_flag")) if self.of_eigen else ())
-
-    def _units(self, function: str, units: int) -> tuple[Kernel, Sizes]:
-        """Return a kernel whose work-items, or work-groups on schedule simt, share `units`, and its NDRange."""
-        if self.schedule == "simt":
-            return self._kernel(function, self.limits.size(SMALL_GROUP_ITEMS)), self._group_grid(units)
-        kernel = self._kernel(function)
-        return kernel, self._grid(kernel, units)
+        return helpers(self, has_systems=self.of_eigen, has_errors=self.of_eigen)
 
     def _iterate(self, a: GpuArray, is_scaled: bool, is_whole: bool) -> tuple[GpuArray, GpuArray, GpuArray, GpuArray]:
         """Enqueue T and the transpose of Z of a (count, n, n); return them, the notes and the scales of the kernels.
@@ -57,12 +57,12 @@ class _QRIteration(BlockedRoutine):
         sizes = SIZES.pack_values(count, n, n, is_scaled), strides_argument(a)
         buffers = a.buffer, t.buffer, notes.buffer, scales.buffer
         balance.launch(self.context.queue, *self._grid(balance, count), *sizes, *buffers)
-        reduce, grid = self._units("reduce", count)
+        reduce, grid = self._shared("reduce", count)
         spare = self.context.empty((grid[0][0] * 2 * n,), self.dtype)
         size = SIZES.pack_values(count, n, n, is_whole)
         buffers = notes.buffer, scales.buffer, t.buffer, zt.buffer, spare.buffer
         reduce.launch(self.context.queue, *grid, size, *buffers)
-        iterate, grid = self._units("iterate", count)
+        iterate, grid = self._shared("iterate", count)
         iterate.launch(self.context.queue, *grid, size, notes.buffer, t.buffer, zt.buffer)
         return t, zt, notes, scales
 
