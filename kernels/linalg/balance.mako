@@ -14,7 +14,7 @@
 ## Invariant  Scales are between 2^-`bound` and 2^`bound`: products with them are normal numbers.
 ## Reference  B. Parlett and C. Reinsch, Balancing a matrix for calculation of eigenvalues and eigenvectors, 1969; R.
 ##            James, J. Langou and B. Lowery, On matrix balancing and eigenvector computation, 2014.
-<%def name="balance(name, kind, T, one_item_groups, largest, square, is_zero, is_finite)">\
+<%def name="balance(name, kind, T, one_item_groups, largest, square, is_zero, is_finite, schedule)">\
 <%
 bound, exponent = (30, 126) if T == "float" else (300, 1022)
 tiny, huge, faint = ("0x1p-40f", "0x1p40f", "0x1p-90f") if T == "float" else ("0x1p-300", "0x1p300", "0x1p-900")
@@ -61,7 +61,8 @@ void ${name}_balance(const linalg_sizes size, const linalg_strides a_at, __globa
                      __global ${kind} *matrices, __global int *all_notes, __global ${T} *all_scales)
 {
     const int n = size.rows;
-    for (long b = get_global_id(0); b < size.count; b += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count, b) {
         __global ${kind} *h = matrices + b * n * n;
         __global int *notes = all_notes + b * (n + 3);
         __global ${T} *scales = all_scales + b * (n + 1);

@@ -6,7 +6,7 @@
 ## NDRange    As in schur.mako.
 ## Reference  Golub and Van Loan, Matrix Computations, 7.4 and 7.5; M. Ahues and F. Tisseur, A new deflation criterion
 ##            for the QR algorithm, 1997.
-<%page args="name, ctype, lanes, block, group, schedule, of_eigen"/>
+<%page args="name, ctype, lanes, block, group, schedule"/>
 <%namespace name="balancing" file="/linalg/balance.mako"/>\
 <%
 T, Z, is_cpu = ctype, f"{ctype}2", schedule == "cpu"
@@ -22,7 +22,7 @@ is_finite = f"fabs({{0}}.x) <= {greatest} && fabs({{0}}.y) <= {greatest}"
 swapped = "s" + "".join("0123456789abcdef"[lane ^ 1] for lane in range(lanes))
 alternating = ", ".join(["1, -1"] * (lanes // 2))
 %>
-${balancing.balance(name, Z, T, one_item_groups, f"{size_of}({{0}})", "dot({0}, {0})", "!any({0} != 0)", is_finite)}
+${balancing.balance(name, Z, T, one_item_groups, f"{size_of}({{0}})", "dot({0}, {0})", "!any({0} != 0)", is_finite, schedule)}
 /* The square root with a real part that is not negative. */
 static ${Z} ${name}_root(const ${Z} a)
 {
@@ -74,22 +74,22 @@ static void ${name}_turn_rows(__global ${Z} *p, __global ${Z} *q, const int n, c
 % endif
 
 __kernel ${groups}
-void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __global const ${T} *all_scales,
-                    __global ${Z} *matrices, __global ${Z} *all_zt, __global ${Z} *spare)
+void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __global ${Z} *matrices,
+                    __global ${Z} *reflections, __global ${Z} *spare)
 {
     const int n = size.rows;
 % if is_cpu:
     const long part = get_global_id(0), parts = get_global_size(0);
-    __global ${Z} *v = spare + 2 * n * part, *sums = v + n;
+    __global ${Z} *sums = spare + n * part;
 % else:
     const int item = get_local_id(0);
-    __global ${Z} *v = spare + 2 * n * get_group_id(0);
 % endif
     LINALG_UNITS_${schedule}(size.count, b) {
         __global const int *notes = all_notes + b * (n + 3);
-        __global ${Z} *h = matrices + b * n * n, *zt = all_zt + b * n * n;
+        __global ${Z} *h = matrices + b * n * n;
         const int low = notes[0], high = notes[2] ? low - 1 : notes[1];
         for (int k = low; k < high - 1; ++k) {
+            __global ${Z} *v = reflections + (b * n + k) * n;
             ${T} extent = 0, squares = 0;
             for (int i = k + 1; i <= high; ++i)
                 extent = fmax(extent, ${size_of}(h[i * n + k]));
@@ -103,10 +103,11 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             const ${Z} inverse = ${over}((${Z})(1, 0), head - target);
             const ${T} tau = squares == 0 ? 0 : 2 / (1 + squares * dot(inverse, inverse));
             ${sync}
-            LINALG_SHARE_${schedule}(k + 1, high + 1, i) {
+            LINALG_SHARE_${schedule}(k, high + 1, i) {
                 const ${Z} own = squares == 0 ? (${Z})0 : ${times}(h[i * n + k] * scale, inverse);
-                v[i] = i == k + 1 ? (${Z})(1, 0) : own;
-                h[i * n + k] = i > k + 1 ? own : (squares == 0 ? head : target) / scale;
+                v[i] = i == k ? (${Z})(tau, 0) : i == k + 1 ? (${Z})(1, 0) : own;
+                if (i > k)
+                    h[i * n + k] = i > k + 1 ? (${Z})0 : (squares == 0 ? head : target) / scale;
             }
             ${sync}
             LINALG_SHARE_${schedule}(0, high + 1, i) {
@@ -138,45 +139,47 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
 % endif
             ${sync}
         }
-        if (size.whole) {
-            /* The reflections from the last one on: row r of zt is a column of Z. */
-            LINALG_SHARE_${schedule}(0, notes[2] ? 0 : n, r) {
-                __global ${Z} *row = zt + r * n;
-                for (int i = 0; i < n; ++i)
-                    row[i] = (${Z})(i == r, 0);
-                for (int k = min(high - 2, r - 1); k >= low; --k) {
-                    ${Z} sum = row[k + 1];
-                    ${T} squares = 1;
-                    for (int i = k + 2; i <= high; ++i) {
-                        const ${Z} value = h[i * n + k];
-                        sum += ${times}(${conj}(value), row[i]);
-                        squares += dot(value, value);
-                    }
-                    sum *= squares == 1 ? 0 : 2 / squares;
-                    row[k + 1] -= sum;
-                    for (int i = k + 2; i <= high; ++i)
-                        row[i] -= ${times}(sum, h[i * n + k]);
-                }
-                __global const ${T} *scales = all_scales + b * (n + 1);
-                for (int i = low; i <= high; ++i)
-                    row[i] *= scales[i];
-                for (int i = low - 1; i >= 0; --i) {
-                    const ${Z} value = row[i];
-                    row[i] = row[notes[3 + i]];
-                    row[notes[3 + i]] = value;
-                }
-                for (int i = high + 1; i < n; ++i) {
-                    const ${Z} value = row[i];
-                    row[i] = row[notes[3 + i]];
-                    row[notes[3 + i]] = value;
-                }
-            }
+    }
+}
+
+__kernel ${one_item_groups}
+void ${name}_form(const linalg_sizes size, __global const int *all_notes, __global const ${T} *all_scales,
+                 __global const ${Z} *reflections, __global ${Z} *all_zt)
+{
+    const int n = size.rows;
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
+        const long b = e / n;
+        const int r = e - b * n;
+        __global const int *notes = all_notes + b * (n + 3);
+        __global ${Z} *row = all_zt + e * n;
+        const int low = notes[0], high = notes[1];
+        if (notes[2])
+            continue;
+        for (int i = 0; i < n; ++i)
+            row[i] = (${Z})(i == r, 0);
+        for (int k = min(high - 2, r - 1); k >= low; --k) {
+            __global const ${Z} *v = reflections + (b * n + k) * n;
+            ${Z} sum = 0;
+            for (int i = k + 1; i <= high; ++i)
+                sum += ${times}(${conj}(v[i]), row[i]);
+            sum *= v[k].x;
+            for (int i = k + 1; i <= high; ++i)
+                row[i] -= ${times}(sum, v[i]);
         }
-        ${sync}
-        LINALG_SHARE_${schedule}(2, n, i)
-            for (int j = 0; j < i - 1; ++j)
-                h[i * n + j] = 0;
-        ${sync}
+        __global const ${T} *scales = all_scales + b * (n + 1);
+        for (int i = low; i <= high; ++i)
+            row[i] *= scales[i];
+        for (int i = low - 1; i >= 0; --i) {
+            const ${Z} value = row[i];
+            row[i] = row[notes[3 + i]];
+            row[notes[3 + i]] = value;
+        }
+        for (int i = high + 1; i < n; ++i) {
+            const ${Z} value = row[i];
+            row[i] = row[notes[3 + i]];
+            row[notes[3 + i]] = value;
+        }
     }
 }
 
@@ -301,7 +304,6 @@ void ${name}_iterate(const linalg_sizes size, __global int *all_notes, __global 
         ${sync}
     }
 }
-% if not of_eigen:
 
 __kernel ${one_item_groups}
 void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const linalg_strides z_at,
@@ -309,7 +311,8 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const li
                     __global const ${Z} *all_zt, __global ${Z} *t, __global ${Z} *z)
 {
     const int n = size.rows;
-    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
         const long b = e / n, i = e - b * n;
         const int failed = all_notes[b * (n + 3) + 2];
         const ${T} power = all_scales[b * (n + 1) + n];
@@ -322,14 +325,14 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const li
         }
     }
 }
-% else:
 <% vector, element = ("n", "1") if is_cpu else ("1", "n") %>
 __kernel ${one_item_groups}
 void ${name}_vectors(const linalg_sizes size, __global const int *all_notes, __global const ${Z} *matrices,
                      __global ${Z} *x)
 {
     const int n = size.rows;
-    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
         const long b = e / n;
         const int k = e - b * n;
         __global const ${Z} *t = matrices + b * n * n;
@@ -371,7 +374,8 @@ void ${name}_normalise(const linalg_sizes size, const linalg_strides v_at, const
                        volatile __global int *error_flag, const int number)
 {
     const int n = size.rows;
-    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
         const long b = e / n;
         const int k = e - b * n, status = all_notes[b * (n + 3) + 2];
         __global const ${Z} *own = y + b * n * n + k * ${vector};
@@ -398,4 +402,3 @@ void ${name}_normalise(const linalg_sizes size, const linalg_strides v_at, const
         }
     }
 }
-% endif

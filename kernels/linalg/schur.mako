@@ -18,7 +18,7 @@
 ##            vectors, `_finish`: over the rows.
 ## Reference  Golub and Van Loan, Matrix Computations, 7.4 and 7.5; M. Ahues and F. Tisseur, A new deflation criterion
 ##            for the QR algorithm, 1997.
-<%page args="name, ctype, lanes, block, group, schedule, of_eigen"/>
+<%page args="name, ctype, lanes, block, group, schedule"/>
 <%namespace name="balancing" file="/linalg/balance.mako"/>\
 <%
 T, Z, is_cpu = ctype, f"{ctype}2", schedule == "cpu"
@@ -30,7 +30,7 @@ epsilon, smallest, greatest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v i
 faint, raise_by, lower_by = ("0x1p-39f", "0x1p60f", "0x1p-60f") if T == "float" else ("0x1p-450", "0x1p500", "0x1p-500")
 threshold = "0x1p10f" if T == "float" else "0x1p40"
 %>
-${balancing.balance(name, T, T, one_item_groups, "fabs({0})", "{0} * {0}", "{0} == 0", f"fabs({{0}}) <= {greatest}")}
+${balancing.balance(name, T, T, one_item_groups, "fabs({0})", "{0} * {0}", "{0} == 0", f"fabs({{0}}) <= {greatest}", schedule)}
 /* The reflection I - tau (1, u, v)^T (1, u, v) that makes two elements below `head` zero; returns the new head. */
 static ${T} ${name}_reflection(${T} head, ${T} u, ${T} v, ${T} *tau, ${T} *first, ${T} *second)
 {
@@ -109,22 +109,22 @@ static void ${name}_standardise(${T} *p, ${T} *q, ${T} *r, ${T} *s, ${T} *cosine
 }
 
 __kernel ${groups}
-void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __global const ${T} *all_scales,
-                    __global ${T} *matrices, __global ${T} *all_zt, __global ${T} *spare)
+void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __global ${T} *matrices,
+                    __global ${T} *reflections, __global ${T} *spare)
 {
     const int n = size.rows;
 % if is_cpu:
     const long part = get_global_id(0), parts = get_global_size(0);
-    __global ${T} *v = spare + 2 * n * part, *sums = v + n;
+    __global ${T} *sums = spare + n * part;
 % else:
     const int item = get_local_id(0);
-    __global ${T} *v = spare + 2 * n * get_group_id(0);
 % endif
     LINALG_UNITS_${schedule}(size.count, b) {
         __global const int *notes = all_notes + b * (n + 3);
-        __global ${T} *h = matrices + b * n * n, *zt = all_zt + b * n * n;
+        __global ${T} *h = matrices + b * n * n;
         const int low = notes[0], high = notes[2] ? low - 1 : notes[1];
         for (int k = low; k < high - 1; ++k) {
+            __global ${T} *v = reflections + (b * n + k) * n;
             ${T} extent = 0, squares = 0;
             for (int i = k + 1; i <= high; ++i)
                 extent = fmax(extent, fabs(h[i * n + k]));
@@ -135,16 +135,18 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             const ${T} target = -copysign(sqrt(head * head + squares), head);
             const ${T} tau = squares == 0 ? 0 : (target - head) / target;
             ${sync}
-            LINALG_SHARE_${schedule}(k + 1, high + 1, i) {
+            LINALG_SHARE_${schedule}(k, high + 1, i) {
                 const ${T} own = squares == 0 ? 0 : h[i * n + k] * scale / (head - target);
-                v[i] = i == k + 1 ? 1 : own;
-                h[i * n + k] = i > k + 1 ? own : (squares == 0 ? head : target) / scale;
+                v[i] = i == k ? tau : i == k + 1 ? 1 : own;
+                if (i > k)
+                    h[i * n + k] = i > k + 1 ? 0 : (squares == 0 ? head : target) / scale;
             }
             ${sync}
             LINALG_SHARE_${schedule}(0, high + 1, i) {
                 __global ${T} *row = h + i * n;
 % if is_cpu:
-                linalg_add_${T}(row + k + 1, -tau * linalg_dot_${T}(row + k + 1, v + k + 1, high - k), v + k + 1, high - k);
+                const ${T} sum = linalg_dot_${T}(row + k + 1, v + k + 1, high - k);
+                linalg_add_${T}(row + k + 1, -tau * sum, v + k + 1, high - k);
 % else:
                 ${T} sum = 0;
                 for (int j = k + 1; j <= high; ++j)
@@ -172,44 +174,51 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
 % endif
             ${sync}
         }
-        if (size.whole) {
-            /* The reflections from the last one on: row r of zt is a column of Z. */
-            LINALG_SHARE_${schedule}(0, notes[2] ? 0 : n, r) {
-                __global ${T} *row = zt + r * n;
-                for (int i = 0; i < n; ++i)
-                    row[i] = i == r;
-                for (int k = min(high - 2, r - 1); k >= low; --k) {
-                    ${T} sum = row[k + 1], squares = 1;
-                    for (int i = k + 2; i <= high; ++i) {
-                        const ${T} value = h[i * n + k];
-                        sum += value * row[i];
-                        squares += value * value;
-                    }
-                    const ${T} tau = squares == 1 ? 0 : 2 / squares;
-                    row[k + 1] -= tau * sum;
-                    for (int i = k + 2; i <= high; ++i)
-                        row[i] -= tau * sum * h[i * n + k];
-                }
-                __global const ${T} *scales = all_scales + b * (n + 1);
-                for (int i = low; i <= high; ++i)
-                    row[i] *= scales[i];
-                for (int i = low - 1; i >= 0; --i) {
-                    const ${T} value = row[i];
-                    row[i] = row[notes[3 + i]];
-                    row[notes[3 + i]] = value;
-                }
-                for (int i = high + 1; i < n; ++i) {
-                    const ${T} value = row[i];
-                    row[i] = row[notes[3 + i]];
-                    row[notes[3 + i]] = value;
-                }
-            }
+    }
+}
+
+__kernel ${one_item_groups}
+void ${name}_form(const linalg_sizes size, __global const int *all_notes, __global const ${T} *all_scales,
+                 __global const ${T} *reflections, __global ${T} *all_zt)
+{
+    const int n = size.rows;
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
+        const long b = e / n;
+        const int r = e - b * n;
+        __global const int *notes = all_notes + b * (n + 3);
+        __global ${T} *row = all_zt + e * n;
+        const int low = notes[0], high = notes[1];
+        if (notes[2])
+            continue;
+        for (int i = 0; i < n; ++i)
+            row[i] = i == r;
+        for (int k = min(high - 2, r - 1); k >= low; --k) {
+            __global const ${T} *v = reflections + (b * n + k) * n;
+% if is_cpu:
+            const int length = high - k;
+            linalg_add_${T}(row + k + 1, -v[k] * linalg_dot_${T}(row + k + 1, v + k + 1, length), v + k + 1, length);
+% else:
+            ${T} sum = 0;
+            for (int i = k + 1; i <= high; ++i)
+                sum += v[i] * row[i];
+            for (int i = k + 1; i <= high; ++i)
+                row[i] -= v[k] * sum * v[i];
+% endif
         }
-        ${sync}
-        LINALG_SHARE_${schedule}(2, n, i)
-            for (int j = 0; j < i - 1; ++j)
-                h[i * n + j] = 0;
-        ${sync}
+        __global const ${T} *scales = all_scales + b * (n + 1);
+        for (int i = low; i <= high; ++i)
+            row[i] *= scales[i];
+        for (int i = low - 1; i >= 0; --i) {
+            const ${T} value = row[i];
+            row[i] = row[notes[3 + i]];
+            row[notes[3 + i]] = value;
+        }
+        for (int i = high + 1; i < n; ++i) {
+            const ${T} value = row[i];
+            row[i] = row[notes[3 + i]];
+            row[notes[3 + i]] = value;
+        }
     }
 }
 % if is_cpu:
@@ -432,7 +441,6 @@ void ${name}_iterate(const linalg_sizes size, __global int *all_notes, __global 
         ${sync}
     }
 }
-% if not of_eigen:
 
 __kernel ${one_item_groups}
 void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const linalg_strides z_at,
@@ -440,7 +448,8 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const li
                     __global const ${T} *all_zt, __global ${T} *t, __global ${T} *z)
 {
     const int n = size.rows;
-    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
         const long b = e / n, i = e - b * n;
         const int failed = all_notes[b * (n + 3) + 2];
         const ${T} power = all_scales[b * (n + 1) + n];
@@ -453,7 +462,6 @@ void ${name}_finish(const linalg_sizes size, const linalg_strides t_at, const li
         }
     }
 }
-% else:
 <% vector, element = ("n", "1") if is_cpu else ("1", "2 * n") %>
 /* What a row of T contributes: the product of elements after column `after` with a vector. */
 static ${T} ${name}_rest(__global const ${T} *row, __global const ${T} *x, const int n, const int after, const int last)
@@ -473,7 +481,8 @@ void ${name}_vectors(const linalg_sizes size, __global const int *all_notes, __g
                      __global ${T} *x)
 {
     const int n = size.rows;
-    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
         const long b = e / n;
         const int k = e - b * n;
         __global const ${T} *t = matrices + b * n * n;
@@ -547,7 +556,8 @@ void ${name}_normalise(const linalg_sizes size, const linalg_strides v_at, const
                        volatile __global int *error_flag, const int number)
 {
     const int n = size.rows;
-    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+    const long part = get_global_id(0), parts = get_global_size(0);
+    LINALG_EACH_${schedule}(size.count * n, e) {
         const long b = e / n;
         const int k = e - b * n, status = all_notes[b * (n + 3) + 2];
         const ${T} power = all_scales[b * (n + 1) + n];
@@ -595,4 +605,3 @@ void ${name}_normalise(const linalg_sizes size, const linalg_strides v_at, const
         }
     }
 }
-% endif

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -17,16 +16,14 @@ from pytensor_cl.runtime.error_flag import ErrorRecord
 from pytensor_cl.runtime.layout import Layout
 
 
-def helpers(routine: BlockedRoutine, has_systems: bool, has_errors: bool = False) -> tuple[str, ...]:
+def helpers(routine: BlockedRoutine) -> tuple[str, ...]:
     """Return helper functions of kernels for general square matrices."""
     kind, schedule = ctype(routine.real), routine.schedule
     texts = [render("linalg/complex", ctype=kind, lanes=routine.lanes, schedule=schedule)]
     if schedule == "cpu":
         texts.append(render("linalg/rows", ctype=kind, lanes=routine.lanes))
-    if has_systems and not routine.is_complex:
+    if not routine.is_complex:
         texts.append(render("linalg/small_system", ctype=kind))
-    if has_errors:
-        texts.append(render("runtime/error_flag"))
     return tuple(texts)
 
 
@@ -34,14 +31,9 @@ class _QRIteration(BlockedRoutine):
     """A routine that makes matrices triangular, or block triangular."""
 
     template = "linalg/schur"
-    of_eigen = False
-    """Whether the kernels are those of eigenvectors, and not of Schur forms."""
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"of_eigen": self.of_eigen}
 
     def _preambles(self) -> tuple[str, ...]:
-        return helpers(self, has_systems=self.of_eigen, has_errors=self.of_eigen)
+        return (*helpers(self), render("runtime/error_flag"))
 
     def _iterate(self, a: GpuArray, is_scaled: bool, is_whole: bool) -> tuple[GpuArray, GpuArray, GpuArray, GpuArray]:
         """Enqueue T and the transpose of Z of a (count, n, n); return them, the notes and the scales of the kernels.
@@ -58,10 +50,15 @@ class _QRIteration(BlockedRoutine):
         buffers = a.buffer, t.buffer, notes.buffer, scales.buffer
         balance.launch(self.context.queue, *self._grid(balance, count), *sizes, *buffers)
         reduce, grid = self._shared("reduce", count)
-        spare = self.context.empty((grid[0][0] * 2 * n,), self.dtype)
+        reflections = self.context.empty(a.shape, self.dtype)
+        spare = self.context.empty((grid[0][0] * n,), self.dtype)
         size = SIZES.pack_values(count, n, n, is_whole)
-        buffers = notes.buffer, scales.buffer, t.buffer, zt.buffer, spare.buffer
+        buffers = notes.buffer, t.buffer, reflections.buffer, spare.buffer
         reduce.launch(self.context.queue, *grid, size, *buffers)
+        if is_whole:
+            form = self._kernel("form")
+            buffers = notes.buffer, scales.buffer, reflections.buffer, zt.buffer
+            form.launch(self.context.queue, *self._grid(form, count * n), size, *buffers)
         iterate, grid = self._shared("iterate", count)
         iterate.launch(self.context.queue, *grid, size, notes.buffer, t.buffer, zt.buffer)
         return t, zt, notes, scales
@@ -120,8 +117,6 @@ class Eigen(_QRIteration, Checked):
     `dtype`: that of the computation: real matrices have conjugate pairs of complex eigenvalues, exactly; `has_vectors`:
     whether there is the second output.
     """
-
-    of_eigen = True
 
     def __init__(
         self, context: Context, dtype: str, *, has_vectors: bool = True, schedule: str | None = None

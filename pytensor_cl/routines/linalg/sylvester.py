@@ -28,7 +28,7 @@ class TriangularSylvester(BlockedRoutine):
         super().__init__(context, dtype, schedule)
 
     def _preambles(self) -> tuple[str, ...]:
-        return helpers(self, has_systems=True)
+        return helpers(self)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of X.
