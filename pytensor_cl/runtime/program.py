@@ -163,6 +163,7 @@ class ProgramCache:
         self._options = list(options)
         self._binaries = Binaries(context, cache_dir)
         self._driver = context.devices[0].platform.name
+        self._keeps_thread = not context.devices[0].type & cl.device_type.CPU
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self._structs = StructBuffers(context) if structs_by_reference else None
@@ -230,8 +231,7 @@ class ProgramCache:
             if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                 warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
             found = self._binaries.find(text, options)
-            keeps_thread = not self._context.devices[0].type & cl.device_type.CPU
-            return found or in_another_thread(lambda: self._compiled(text, options), keeps_thread)
+            return found or in_another_thread(lambda: self._compiled(text, options), self._keeps_thread)
 
     def _compiled(self, text: str, options: list[str]) -> "cl.Program":
         try:
@@ -252,10 +252,10 @@ class ProgramCache:
         self._check_room(text)
         with compiling("1 kernel", self._driver):
             if isinstance(code, str) and is_fresh:
-                return in_another_thread(lambda: self._compiled(code, all_options), False)
+                return in_another_thread(lambda: self._compiled(code, all_options), self._keeps_thread)
             if isinstance(code, str):
                 return self._call_driver(code, all_options)
-            return in_another_thread(lambda: self._compiled_il(code, all_options), False)
+            return in_another_thread(lambda: self._compiled_il(code, all_options), self._keeps_thread)
 
     def _compiled_il(self, code: bytes, options: list[str]) -> "cl.Program":
         try:
