@@ -4,15 +4,13 @@ A parameter ``const plan p`` becomes ``__global const plan *p_at``, and the body
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.compilation.kernel_text import COMMENT, KERNEL_HEAD, brackets
 
-_COMMENT = r"//[^\n]*|/\*.*?\*/"
-_TOKEN = re.compile(rf"{_COMMENT}|[(){{}}]", re.DOTALL)
-_HEAD = re.compile(r"\b(?:__)?kernel\b(?:(?!\bvoid\b)[^;{}])*\bvoid\s+(\w+)\s*(?=\()")
 _QUALIFIER = re.compile(r"\b(?:const|volatile|private|__private)\b")
 _NUMBER = re.compile(
     r"(?:bool|half|float|double|size_t|ptrdiff_t|intptr_t|uintptr_t"
@@ -29,9 +27,9 @@ def by_reference(text: str) -> tuple[str, dict[str, frozenset[int]]]:
     `text`: OpenCL C. A parameter that is neither a pointer nor of a built-in numeric type counts as a struct.
     """
     pieces, end, places = [], 0, {}
-    for head in _HEAD.finditer(text):
-        brackets = _brackets(text, head.end())
-        parameters, body = next(brackets, None), next(brackets, None)
+    for head in KERNEL_HEAD.finditer(text):
+        pairs = brackets(text, head.end())
+        parameters, body = next(pairs, None), next(pairs, None)
         if parameters is None or body is None or text[parameters[1] : body[0]].strip():
             continue  # a declaration
         declared, copies, found = _changed(text[parameters[0] + 1 : parameters[1] - 1])
@@ -43,22 +41,9 @@ def by_reference(text: str) -> tuple[str, dict[str, frozenset[int]]]:
     return "".join((*pieces, text[end:])), places
 
 
-def _brackets(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where each outermost pair of brackets begins and ends."""
-    depth = begin = 0
-    for token in _TOKEN.finditer(text, start):
-        if token[0] in ("(", "{"):
-            begin = begin if depth else token.start()
-            depth += 1
-        elif token[0] in (")", "}"):
-            depth -= 1
-            if not depth:
-                yield begin, token.end()
-
-
 def _changed(parameters: str) -> tuple[str, list[str], list[int]]:
     """Return parameters with pointers for structs, the statements that read them, and their places."""
-    plain = re.sub(_COMMENT, " ", parameters, flags=re.DOTALL)
+    plain = re.sub(COMMENT, " ", parameters, flags=re.DOTALL)
     declared, copies, places = [], [], []
     for index, part in enumerate(plain.split(",")):
         match = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*", part, re.DOTALL)
