@@ -168,6 +168,7 @@ class ProgramCache:
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self._structs = StructBuffers(context) if structs_by_reference else None
         self._struct_places: dict[str, frozenset[int]] = {}  # keys: names of kernel functions
+        self._sources: dict[str, KernelSource] = {}  # the same
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
         """Build all kernels that are not there yet as one program, or as few: most drivers take as long for one kernel.
@@ -280,7 +281,13 @@ class ProgramCache:
         (program,) = self.build((source,))
         self._check_room("")
         kernel_is_new(self._driver)
-        return self._kernel_of(program, _handle(program, function or source.name, source))
+        name = function or source.name
+        self._sources[name] = source
+        return self._kernel_of(program, _handle(program, name, source))
+
+    def source_of(self, handle: "cl.Kernel") -> KernelSource | None:
+        """Return the source that has a kernel; None if it is not one of `kernel`."""
+        return self._sources.get(handle.function_name)
 
     def clone(self, handle: "cl.Kernel") -> Kernel:
         """Return a kernel of the same function that shares no arguments with `handle`, which a `kernel` has."""
