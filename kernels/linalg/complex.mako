@@ -3,7 +3,8 @@
 ## Operands   Vectors of `lanes` elements have real and imaginary parts in turn.
 ## NDRange    LINALG_UNITS loops over matrices, or parts of them, b: on schedule cpu work-items share them evenly; on
 ##            simt work-groups of `group` loop over them. LINALG_TILE loops over the elements (i, j) of a matrix that
-##            the work-items of a group, whose number is `item`, share.
+##            the work-items of a group, whose number is `item`, share, and LINALG_SHARE over numbers that they share.
+##            LINALG_EACH loops over what single work-items compute.
 <%page args="ctype, lanes, schedule"/>
 <%
     T, Z, V = ctype, f"{ctype}2", f"{ctype}{lanes}"
@@ -18,11 +19,19 @@
 #define LINALG_TILE_cpu(rows, columns, i, j)                                                                          \
     for (int i = 0; i < (rows); ++i)                                                                                  \
         for (int j = 0; j < (columns); ++j)
+#define LINALG_EACH_cpu(count, b) LINALG_UNITS_cpu(count, b)
+#define LINALG_SHARE_cpu(begin, end, i) for (int i = (begin); i < (end); ++i)
 % else:
 #define LINALG_UNITS_simt(count, b) for (long b = get_group_id(0); b < (count); b += get_num_groups(0))
 #define LINALG_TILE_simt(rows, columns, i, j)                                                                         \
     for (int element = item; element < (rows) * (columns); element += get_local_size(0))                              \
         for (int i = element / (columns), j = element - i * (columns), is_left = 1; is_left; is_left = 0)
+#define LINALG_EACH_simt(count, b) for (long b = get_global_id(0); b < (count); b += get_global_size(0))
+/* PoCL 3.0 may leave out loops of kernels with barriers whose number of steps differs among work-items. */
+#define LINALG_SHARE_simt(begin, end, i)                                                                              \
+    for (int i = (begin) + item, i##_left = (end) - (begin); i##_left > 0;                                            \
+         i##_left -= get_local_size(0), i += get_local_size(0))                                                       \
+        if (i < (end))
 % endif
 #endif
 #ifndef LINALG_${Z}

@@ -3,8 +3,10 @@
 ## Algorithm  `_rotate`: sweeps over all pairs of vectors until no pair is rotated. The vectors are multiplied by a
 ##            power of two so that their largest element is near one. Rotations are accumulated in v. `_sort`: the
 ##            result, sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, divided by a scale,
-##            plus a multiple of the identity so that it is positive semidefinite (Gershgorin). `_lanes`: as `_rotate`,
-##            `lanes` matrices at a time, one in each lane of a vector; lanes that are done turn by nothing.
+##            plus a multiple of the identity so that it is positive semidefinite (Gershgorin). `_values`: the
+##            eigenvalues, v . (w - shift v), in place of the norms; the rounding of norms, which contain the shift, would
+##            make small ones equal. `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector;
+##            lanes that are done turn by nothing.
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.
@@ -14,7 +16,7 @@
 ##            root is far below epsilon: rotations would not change the longer one, and squares may not be normal
 ##            numbers.
 ## NDRange    `_rotate`: schedule cpu: work-items share the matrices evenly; simt: work-groups of `group` loop over
-##            the matrices.
+##            the matrices. `_values`: work-items loop over the vectors.
 ##            `_lanes`: work-items share groups of matrices evenly.
 ##            `_sort`: work-items loop over the vectors. `_shift`: work-items loop over the matrices.
 ## Workspace  `_lanes`: columns * (rows + columns) vectors for each work-item.
@@ -285,8 +287,31 @@ void ${name}_rotate(const linalg_sizes size, __global ${T} *w, __global ${T} *v,
 }
 % endif
 
+/* The eigenvalue of each vector of a matrix that `_shift` has written, in place of its norm. */
+__kernel ${one_item_groups}
+void ${name}_values(const linalg_sizes size, __global const ${T} *w, __global const ${T} *v,
+                    __global const ${T} *shifts, __global ${T} *norms)
+{
+    const long n = size.columns;
+    for (long e = get_global_id(0); e < size.count * n; e += get_global_size(0)) {
+        const long b = e / n, j = e - b * n;
+<% vector, element = ("n", "1") if schedule == "cpu" else ("1", "n") %>
+        __global const ${T} *own = w + b * n * n + j * ${vector}, *unit = v + b * n * n + j * ${vector};
+        const ${T} norm = norms[e], shift = shifts[2 * b];
+        ${T} squares = 0, value = 0;
+        for (long i = 0; i < n; ++i)
+            squares += own[i * ${element}] * own[i * ${element}];
+        /* The power of two by which `_rotate` has divided. */
+        const ${T} power = norm > 0 ? ldexp((${T})1, ilogb((${T})1.25 * norm / sqrt(squares))) : 1;
+        for (long i = 0; i < n; ++i)
+            value += unit[i * ${element}] * (own[i * ${element}] * power - shift * unit[i * ${element}]);
+        norms[e] = norm > 0 ? value : norm - shift;
+    }
+}
+
 /* values, and the vectors of w and v that are wanted, by descending or ascending norm. `whole` is a sum of flags:
-   1: vectors of w; 2: vectors of v; 4: ascending; 8: shifts are subtracted from the norms. */
+   1: vectors of w; 2: vectors of v; 4: ascending; 8: shifts are subtracted from the norms; 32: the norms are
+   eigenvalues, but for the scale. */
 __kernel ${one_item_groups}
 void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const linalg_strides v_at,
                   const long values_at, __global const ${T} *w, __global const ${T} *v,
@@ -302,7 +327,8 @@ void ${name}_sort(const linalg_sizes size, const linalg_strides w_at, const lina
         for (long k = 0; k < n; ++k)
             place += norm[k] > own || (norm[k] == own && k < j);
         place = size.whole & 4 ? n - 1 - place : place;
-        values[values_at + b * n + place] = size.whole & 8 ? (own - shifts[2 * b]) * shifts[2 * b + 1] : own;
+        const ${T} shift = size.whole & 8 ? shifts[2 * b] : 0, scale = size.whole & 40 ? shifts[2 * b + 1] : 1;
+        values[values_at + b * n + place] = (own - shift) * scale;
 <% vector, element = ("m", "1") if schedule == "cpu" else ("1", "n") %>
         for (long i = 0; size.whole & 1 && i < m; ++i)
             w_sorted[w_at.offset + b * w_at.batch + i * w_at.row + place * w_at.column] =

@@ -4,10 +4,10 @@
 ##             Random numbers are functions of the key, the chain, the number of its tree and the leaf: they do not
 ##             depend on when the host polls, or which chains are computed.
 ## Operands    gradient[rows][size], log_density[rows], evaluated[rows][size]: of and for the function of the gradient;
-##             row r is chain index[r]. vectors[chains][slots][size]: the slots are below. records[ring][chains][width]:
-##             of a draw the position, the gradient if keeps_gradients, and the statistics in the order of
-##             pytensor_cl.routines.nuts.STATISTICS; draw d is in row d % ring. A chain with `most` draws is idle.
-##             active: rows from this one on are not chains of their own, and only fill the array.
+##             row r is chain index[r]. The first two may have any strides. vectors[chains][slots][size]: the slots are
+##             below. records[ring][chains][width]: of a draw the position, the gradient if keeps_gradients, and the
+##             statistics in the order of pytensor_cl.routines.nuts.STATISTICS; draw d is in row d % ring. A chain with
+##             `most` draws is idle. active: rows from this one on are not chains of their own, and only fill the array.
 ## NDRange     Schedule simt: a work-group of `group` work-items for each row. Schedule cpu: work-items share the rows.
 ## Workspace   Schedule simt: two sums for each work-item in local memory, and a half.
 ## Invariants  A work-item of schedule simt writes those elements of vectors that it alone reads. Conditions around
@@ -87,9 +87,10 @@ static inline void ${name}_copy(__global const ${R} *source, __global ${R} *targ
     ${each} target[k] = source[k];
 }
 
-static inline void ${name}_take(__global const ${E} *source, __global ${R} *target, const int size, const int item)
+static inline void ${name}_take(__global const ${E} *source, const long stride, __global ${R} *target, const int size,
+    const int item)
 {
-    ${each} target[k] = source[k];
+    ${each} target[k] = source[k * stride];
 }
 % if is_simt:
 
@@ -151,11 +152,12 @@ static inline ${R2} ${name}_approach(__global const ${R} *first, __global const 
 
 __kernel __attribute__((reqd_work_group_size(${group if is_simt else 1}, 1, 1)))
 void ${name}(const int task, const uint2 key, __global const ${E} *restrict gradient, const long gradient_at,
-    __global const ${E} *restrict log_density, const long log_density_at, __global ${E} *restrict evaluated,
-    __global const int *restrict index, const int rows, const int active, const int all_chains, const int size,
-    const int slots, __global ${R} *vectors, __global ${name}_chain *states, __global ${R} *start_position,
-    __global ${R} *start_gradient, __global ${R} *start_density, __global int *n_draws, __global ${R} *records,
-    const int ring, const int most, const int keeps_gradients, __global const ${R} *restrict inverse_mass,
+    const long slope_row, const long slope_step, __global const ${E} *restrict log_density, const long log_density_at,
+    const long density_step, __global ${E} *restrict evaluated, __global const int *restrict index, const int rows,
+    const int active, const int all_chains, const int size, const int slots, __global ${R} *vectors,
+    __global ${name}_chain *states, __global ${R} *start_position, __global ${R} *start_gradient,
+    __global ${R} *start_density, __global int *n_draws, __global ${R} *records, const int ring,
+    const int most, const int keeps_gradients, __global const ${R} *restrict inverse_mass,
     __global const uchar *restrict is_periodic, const ${R} step_size, const int max_depth)
 {
 % if is_simt:
@@ -180,14 +182,14 @@ void ${name}(const int task, const uint2 key, __global const ${E} *restrict grad
         if (row >= active || draws >= most) ${skip};
         __global ${R} *const start = start_position + (ulong)chain * size;
         __global ${R} *const start_slope = start_gradient + (ulong)chain * size;
-        __global const ${E} *const slope = gradient + gradient_at + (ulong)row * size;
+        __global const ${E} *const slope = gradient + gradient_at + row * slope_row;
         ${name}_chain t = states[chain];
         ${R} density = start_density[chain];
         int ends = task == ${name}_BEGIN, is_whole = 0, is_diverging = 0;
         if (task == ${name}_ADVANCE) {
             ## The end of a leapfrog step: the leaf is added to the newest subtree, and a finished subtree to the tree.
-            const ${R} leaf_density = log_density[log_density_at + row];
-            ${each} momentum[k] += t.step / 2 * slope[k];
+            const ${R} leaf_density = log_density[log_density_at + row * density_step];
+            ${each} momentum[k] += t.step / 2 * slope[k * slope_step];
             ${R2} partial = (${R2})(${name}_squares(momentum, inverse_mass, size, item), 0);
             partial = ${total("partial")};
             ${R} error = (partial.x / 2 - t.kinetic) - (leaf_density - density);
@@ -201,9 +203,11 @@ void ${name}(const int task, const uint2 key, __global const ${E} *restrict grad
             if (!is_diverging) {
                 const uint4 words = philox_block(key, (ulong)t.trees << 32 | (uint)chain, 0x80000000U | t.leaves);
                 t.log_weight[1] = ${name}_log_add(t.log_weight[1], -error);
-                if (log(${name}_unit(words.x, words.y)) < -error - t.log_weight[1]) {
+                /* The first leaf is always chosen: neither a number that rounds to 1 nor an infinite weight leaves what
+                   was chosen before. */
+                if (!(log(${name}_unit(words.x, words.y)) > -error - t.log_weight[1])) {
                     ${name}_copy(position, all + (${name}_CHOSEN_POSITION + 1) * (ulong)size, size, item);
-                    ${name}_take(slope, all + (${name}_CHOSEN_GRADIENT + 1) * (ulong)size, size, item);
+                    ${name}_take(slope, slope_step, all + (${name}_CHOSEN_GRADIENT + 1) * (ulong)size, size, item);
                     t.density[1] = leaf_density;
                     t.error[1] = error;
                 }
@@ -237,7 +241,7 @@ void ${name}(const int task, const uint2 key, __global const ${E} *restrict grad
                 if (is_whole) {
                     ${name}_copy(position, all + (${name}_END_POSITION + forward) * (ulong)size, size, item);
                     ${name}_copy(momentum, all + (${name}_END_MOMENTUM + forward) * (ulong)size, size, item);
-                    ${name}_take(slope, all + (${name}_END_GRADIENT + forward) * (ulong)size, size, item);
+                    ${name}_take(slope, slope_step, all + (${name}_END_GRADIENT + forward) * (ulong)size, size, item);
                     /* States far from the start are preferred: the weight of the new half against the old one's. */
                     if (log(${name}_unit(words.z, words.w)) < t.log_weight[1] - t.log_weight[0]) {
                         __global ${R} *const chosen = all + ${name}_CHOSEN_POSITION * (ulong)size;
@@ -348,7 +352,7 @@ void ${name}(const int task, const uint2 key, __global const ${E} *restrict grad
             }
         } else {
             ${each} {
-                const ${R} kicked = momentum[k] + t.step / 2 * slope[k];
+                const ${R} kicked = momentum[k] + t.step / 2 * slope[k * slope_step];
                 const ${R} moved = position[k] + t.step * inverse_mass[k] * kicked;
                 momentum[k] = kicked;
                 position[k] = moved;

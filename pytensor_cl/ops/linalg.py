@@ -9,10 +9,10 @@ from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg import inverse, summary
-from pytensor.tensor.linalg.decomposition import cholesky, eigen, lu, qr, svd
-from pytensor.tensor.linalg.solvers import general, psd, triangular, tridiagonal
+from pytensor.tensor.linalg.decomposition import cholesky, eigen, lu, qr, schur, svd
+from pytensor.tensor.linalg.solvers import general, linear_control, psd, triangular, tridiagonal
 
-from pytensor_cl.codegen.dtypes import is_complex
+from pytensor_cl.codegen.dtypes import is_complex, part
 from pytensor_cl.ops.adapters import CheckedBatch, CheckedBatches, WithCasts, copy_or_none
 from pytensor_cl.ops.base import GpuOp, Routine
 from pytensor_cl.ops.registry import NoKernel, register_lift
@@ -21,6 +21,8 @@ from pytensor_cl.routines.linalg.jacobi import SVD, SymmetricEigen
 from pytensor_cl.routines.linalg.lu import Determinant, Inverse, LUFactor, Permutation, Solve
 from pytensor_cl.routines.linalg.powers import Squares
 from pytensor_cl.routines.linalg.qr import QR
+from pytensor_cl.routines.linalg.schur import Eigen, Schur
+from pytensor_cl.routines.linalg.sylvester import TriangularSylvester
 from pytensor_cl.routines.linalg.triangular import CholeskySolve, TriangularSolve
 from pytensor_cl.routines.linalg.tridiagonal import TridiagonalFactor, TridiagonalSolve
 from pytensor_cl.runtime.context import Context
@@ -309,3 +311,47 @@ class GpuEigvalsh(GpuOp):
         """Return the rotations."""
         lower = _core(self.host).lower
         return SymmetricEigen(context, _matrix_dtype(node), lower=lower, has_vectors=False)
+
+
+@register_lift(eigen.Eig, complex_too=True, numba_safe=False, batched=True)
+class GpuEig(GpuOp):
+    """Device counterpart of `Eig`, alone or in a Blockwise."""
+
+    checks_data = True
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the iteration and the substitutions, in real numbers if the matrix is real."""
+        dtype = node.outputs[0].type.dtype
+        return Eigen(context, dtype if is_complex(node.inputs[0].type.dtype) else part(dtype))
+
+
+def _refuse_sorted(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    sort = _core(node.op).sort
+    return None if sort is None else NoKernel(f"no OpenCL kernel for Schur with sort={sort!r} yet")
+
+
+@register_lift(schur.Schur, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_sorted)
+class GpuSchur(GpuOp):
+    """Device counterpart of `Schur` in no order, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the iteration."""
+        return Schur(context, node.outputs[0].type.dtype)
+
+
+def _refuse_mixed(node: Apply, info: DeviceInfo) -> NoKernel | None:
+    kinds = {is_complex(v.type.dtype) for v in node.inputs[:2]}
+    dtype = node.outputs[0].type.dtype
+    if len(kinds) > 1 or is_complex(dtype) not in kinds:
+        return NoKernel("a real and a complex matrix: LAPACK does not read below the diagonals, where the real one has "
+                        "elements")
+    return None if part(dtype) in ("float32", "float64") else NoKernel(f"no OpenCL kernel for TRSYL of {dtype}")
+
+
+@register_lift(linear_control.TRSYL, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_mixed)
+class GpuTRSYL(GpuOp):
+    """Device counterpart of `TRSYL`, alone or in a Blockwise."""
+
+    def routine(self, node: Apply, context: Context) -> Routine:
+        """Return the substitution."""
+        return CheckedBatches(TriangularSylvester(context, node.outputs[0].type.dtype), node, (2,) * 3)

@@ -20,6 +20,8 @@ _EARLY_DEPTH = 4
 """Most doublings in the first third of the warm-up: trees are long while the step size and the scales are not right."""
 _BLOCK = 4
 """Most draws of a block of the warm-up: longer ones have less idle chains, and fewer step sizes."""
+_MOST_DEPTH = 30
+"""Most doublings of a tree: the kernel counts leaves in 32 bits."""
 _LEAST_ROWS = 16
 """Fewest positions that are evaluated in one call."""
 _BOOLEAN = ("diverging", "reached_max_treedepth")
@@ -56,9 +58,9 @@ class TreeChains:
         return compile_function([flat], list(self.density(flat)), {}, mode, "gradient")
 
     def _gradient(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log densities and gradients, as float64."""
+        """Return the log densities and gradients, as float64, C-contiguous: Numba compiles for each other order."""
         log_density, gradient = self.evaluate(flat.astype(pytensor.config.floatX))
-        return np.asarray(log_density, "float64"), np.asarray(gradient, "float64")
+        return np.ascontiguousarray(log_density, "float64"), np.ascontiguousarray(gradient, "float64")
 
     def _gradient_of(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the log densities and gradients at the leaves of some chains; other chains' values mean nothing."""
@@ -153,7 +155,7 @@ class TreeChains:
 
 def deepest(max_steps: int) -> int:
     """Return the most doublings of a tree of so many steps."""
-    return int(math.log2(max_steps + 1))
+    return min((max_steps + 1).bit_length() - 1, _MOST_DEPTH)
 
 
 def rows_for(active: int, chains: int) -> int:

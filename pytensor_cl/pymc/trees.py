@@ -172,7 +172,8 @@ def _add_leaf(t, c, gradient, log_density, inverse_mass, rng):
     if error > _MAX_ERROR:
         return error, False
     t.log_weight[1, c] = np.logaddexp(t.log_weight[1, c], -error)
-    if math.log(rng.random()) < -error - t.log_weight[1, c]:
+    # With an infinite weight the comparison is one with what is not a number.
+    if not math.log(rng.random()) > -error - t.log_weight[1, c]:
         _copy(t.position[c], t.chosen_position[1, c])
         _copy(gradient, t.chosen_gradient[1, c])
         t.chosen_density[1, c] = log_density

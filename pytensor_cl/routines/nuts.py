@@ -182,17 +182,17 @@ class DeviceTrees:
 
     def place(self) -> None:
         """Copy the next positions of the selected chains to `evaluated`."""
-        self._launch(_PLACE, self.evaluated, self.evaluated, 1.0, self.max_depth)
+        self._launch(_PLACE, self.evaluated, self.evaluated[:, 0], 1.0, self.max_depth)
 
     def begin(self, step_size: float) -> None:
         """Begin a tree of each chain at its last draw, which is number 0 from now on."""
         self.select(None)
-        self._launch(_BEGIN, self.evaluated, self.evaluated, step_size, self.max_depth)
+        self._launch(_BEGIN, self.evaluated, self.evaluated[:, 0], step_size, self.max_depth)
 
     def advance(self, gradient: GpuArray, log_density: GpuArray, step_size: float, max_depth: int) -> None:
         """Add a leaf to the tree of each selected chain that is not idle; `evaluated` then has the next positions.
 
-        `gradient`, `log_density`: those at `evaluated`, contiguous; `step_size`: of trees that begin now.
+        `gradient`, `log_density`: those at `evaluated`, of any strides; `step_size`: of trees that begin now.
         """
         self._launch(_ADVANCE, gradient, log_density, step_size, max_depth)
 
@@ -211,9 +211,9 @@ class DeviceTrees:
             task,
             self._key,
             gradient.buffer,
-            np.int64(gradient.layout.offset),
+            *map(np.int64, (gradient.layout.offset, *gradient.layout.strides)),
             log_density.buffer,
-            np.int64(log_density.layout.offset),
+            *map(np.int64, (log_density.layout.offset, *log_density.layout.strides)),
             self.evaluated.buffer,
             self._index.buffer,
             *map(integer, (rows, self._active, self.chains, self.size, _slots(self.max_depth))),

@@ -166,11 +166,12 @@ class Context:
         )
         self.imports = HostImports(self.cl_context, self.queue, self.info, self.mappings, self.memory)
         self.exports = Exports(entry.handle, self.mappings, self.imports.ranges)
-        self.launcher = EnqueueLauncher(self.programs, self.queue)
         self.deferred_errors = DeferredErrors(self)
         self.active_replays: list[object] = []  # captures and replays under way; the first one uses the arena
         self._copies = Copies(self.queue, self.programs, self.info)
         self.tuning = load_tuning()
+        merges = self.info.kind != "cpu" and self.tuning["launch.merge"] == 1
+        self.launcher = EnqueueLauncher(self.programs, self.queue, entry.handle, merges)
         self.tables: dict[str, Any] = {}  # arrays that routines keep on the device as long as the context
         self._dtypes: set[np.dtype] = set()  # checked dtypes
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

@@ -4,6 +4,9 @@ OpenCL drivers do not work after a fork: their threads are the parent's. A child
 not use any device, and must not even release the parent's objects.
 """
 
+import atexit
+import gc
+from ctypes import py_object, pythonapi
 from typing import Any, NoReturn
 
 from pytensor_cl.errors import ForkedProcessError
@@ -45,9 +48,19 @@ class _ForkedStub:
         raise forked_error()
 
 
+def _keep_for_ever() -> None:
+    """Let the interpreter's end release no object with a handle of the driver: it waits for commands, for example."""
+    gc.disable()
+    gc.unfreeze()
+    kept = [o for o in gc.get_objects() if str(type(o).__module__).startswith(("pytensor_cl.", "pyopencl"))]
+    pythonapi.Py_IncRef(py_object(kept))
+
+
 def _after_fork() -> None:
     if are_drivers_loaded():
         _inherited.append("drivers")
+        gc.freeze()  # the parent's garbage is not collected here, as it may have handles of the driver
+        atexit.register(_keep_for_ever)
     for context in _opened:
         # The parent's objects are kept: to release them in the child can hang as well.
         _inherited.extend((context.queue, context.memory, context.programs, context.mappings, context.staging))

@@ -239,10 +239,13 @@ class SequenceBuilder(Protocol):
     def add(self, launch: Launch) -> BoundKernel:
         """Return a new kernel for a launch, with the launch's by-value arguments and no buffers."""
 
-    def finish(self, kernels: Sequence[Any], depends_on: Sequence[int]) -> LaunchSequence:
+    def finish(
+        self, kernels: Sequence[Any], depends_on: Sequence[int], groups: Sequence[Sequence[int]] | None = None
+    ) -> LaunchSequence:
         """Return a sequence.
 
-        `kernels`: results of `add`, in order.
+        `kernels`: results of `add`, in order; `groups`: their indices in the order in which they may run; those of a
+        group do not depend on each other, and may be one launch. None: one after the other, as they are.
         """
 
 

@@ -163,10 +163,12 @@ class ProgramCache:
         self._options = list(options)
         self._binaries = Binaries(context, cache_dir)
         self._driver = context.devices[0].platform.name
+        self._keeps_thread = not context.devices[0].type & cl.device_type.CPU
         self._programs: WeakValueDictionary[str, cl.Program] = WeakValueDictionary()
         self._recent: deque[cl.Program] = deque(maxlen=_RECENT)
         self._structs = StructBuffers(context) if structs_by_reference else None
         self._struct_places: dict[str, frozenset[int]] = {}  # keys: names of kernel functions
+        self._sources: dict[str, KernelSource] = {}  # the same
 
     def build(self, sources: Iterable[KernelSource]) -> list["cl.Program"]:
         """Build all kernels that are not there yet as one program, or as few: most drivers take as long for one kernel.
@@ -230,8 +232,7 @@ class ProgramCache:
             if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
                 warnings.simplefilter("ignore", cl.CompilerWarning)  # some drivers report success in words
             found = self._binaries.find(text, options)
-            keeps_thread = not self._context.devices[0].type & cl.device_type.CPU
-            return found or in_another_thread(lambda: self._compiled(text, options), keeps_thread)
+            return found or in_another_thread(lambda: self._compiled(text, options), self._keeps_thread)
 
     def _compiled(self, text: str, options: list[str]) -> "cl.Program":
         try:
@@ -252,10 +253,10 @@ class ProgramCache:
         self._check_room(text)
         with compiling("1 kernel", self._driver):
             if isinstance(code, str) and is_fresh:
-                return in_another_thread(lambda: self._compiled(code, all_options), False)
+                return in_another_thread(lambda: self._compiled(code, all_options), self._keeps_thread)
             if isinstance(code, str):
                 return self._call_driver(code, all_options)
-            return in_another_thread(lambda: self._compiled_il(code, all_options), False)
+            return in_another_thread(lambda: self._compiled_il(code, all_options), self._keeps_thread)
 
     def _compiled_il(self, code: bytes, options: list[str]) -> "cl.Program":
         try:
@@ -280,7 +281,13 @@ class ProgramCache:
         (program,) = self.build((source,))
         self._check_room("")
         kernel_is_new(self._driver)
-        return self._kernel_of(program, _handle(program, function or source.name, source))
+        name = function or source.name
+        self._sources[name] = source
+        return self._kernel_of(program, _handle(program, name, source))
+
+    def source_of(self, handle: "cl.Kernel") -> KernelSource | None:
+        """Return the source that has a kernel; None if it is not one of `kernel`."""
+        return self._sources.get(handle.function_name)
 
     def clone(self, handle: "cl.Kernel") -> Kernel:
         """Return a kernel of the same function that shares no arguments with `handle`, which a `kernel` has."""

@@ -1,5 +1,6 @@
 """Context names: which device each one means, and its context, which is opened when it is first used."""
 
+import atexit
 import copyreg
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.errors import ContextNotDefined, DeviceNotFound, OpenCLError, UnusableDevice
 from pytensor_cl.forks import at_fork
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime import process_end
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context, Settings, open_entry
 from pytensor_cl.runtime.device import DeviceEntry, discover, resolve
@@ -388,3 +390,4 @@ def _after_fork() -> None:
 
 
 at_fork(after_in_child=_after_fork)
+atexit.register(process_end.end_calls)

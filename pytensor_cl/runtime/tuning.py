@@ -80,6 +80,9 @@ PARAMETERS: dict[str, Parameter] = {
     "gemm.form": Parameter(
         0, (1, 2, 3, 4, 5, 6, 7), "simt", "the largest tile of float32: its number in SIMT_FORMS of routines/gemm"
     ),
+    "launch.merge": Parameter(
+        1, (0,), "simt", "1: small kernels of a captured graph that do not depend on each other run in one launch"
+    ),
     "conv.depth_bytes": Parameter(4096, (1024, 2048, 8192), "cpu", "bytes along k that are packed at a time"),
     "conv.block_rows": Parameter(144, (48, 96, 288), "cpu", "rows that are packed at a time"),
     "conv.block_columns": Parameter(512, (128, 256, 1024), "cpu", "columns that are packed at a time"),

@@ -76,6 +76,38 @@ def floating(dtype, *names):
     return [pt.scalar(name, dtype=dtype) for name in names]
 
 
+def test_indices_that_differ_from_step_to_step(context, rng):
+    """A learner's values of actions; indices are sequences, negative ones too, the same in all steps, or an argmax."""
+    start, table = pt.vector("start", dtype="float32", shape=(3,)), pt.matrix("table", dtype="float32", shape=(3, 4))
+    (rate,) = floating("float32", "rate")
+    i, j, k = pt.lvector("i"), pt.bvector("j"), pt.lscalar("k")
+
+    def step(i, j, values, table, rate, k):
+        values = pt.set_subtensor(values[i], values[i] + rate * (table[i, j] - values[i]))
+        values = pt.inc_subtensor(values[pt.argmax(values)], table[1, j])
+        return (values * np.float32(0.9) + table[:, j] + table[k, -1]) / 2
+
+    states = scan(step, sequences=[i, j], outputs_info=[start], non_sequences=[table, rate, k])
+    cost = (states**2).sum()
+    inputs, parameters = [start, table, rate, i, j, k], [start, table, rate]
+    steps = rng.integers(-3, 3, STEPS), rng.integers(-4, 4, STEPS).astype("int8"), 2
+    values = [rng.normal(size=3).astype("float32"), rng.normal(size=(3, 4)).astype("float32"), np.float32(0.3), *steps]
+    f = check(inputs, [states, *pt.grad(cost, parameters)], values, 2)
+    for position, wrong in ((3, 3), (3, -4), (4, 4)):
+        bad = [np.array(v) for v in values]
+        bad[position][-1] = wrong
+        with pytest.raises(IndexError, match="out of bounds"):
+            f(*bad)
+    rates, actions = pt.vector(dtype="float32"), pt.lmatrix()
+    many = opencl([start, table, rates, actions, j, k], vectorize_graph(cost, {rate: rates, i: actions}))
+    assert loops(many) == 1
+    choices = rng.integers(0, 3, (5, STEPS))
+    alone = pytensor.function(inputs, cost, mode="FAST_COMPILE")
+    given = np.linspace(0.1, 0.5, 5, dtype="float32")
+    wanted = [alone(*values[:2], r, c, *values[4:]) for r, c in zip(given, choices, strict=True)]
+    assert_close(many(*values[:2], given, choices, *values[4:]), np.array(wanted))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_autoregression(context, rng, dtype):
     noise = pt.vector("noise", dtype=dtype)

@@ -32,7 +32,10 @@ def step(context, trees, step_size, dtype="float64", bad=()):
     """Add a leaf to each tree; of bad chains the log density is minus infinity."""
     gradient, density = normal(np.asarray(trees.evaluated, "float64"))
     density[list(bad)] = -np.inf
-    trees.advance(context.from_host(gradient.astype(dtype)), context.from_host(density.astype(dtype)), step_size, 6)
+    # Neither is contiguous: gradients of products of matrices, and of loops that run backwards, are not.
+    by_parameter = context.from_host(np.ascontiguousarray(gradient.T[::-1], dtype))
+    twice = context.from_host(np.stack([-density, density], axis=1).astype(dtype))
+    trees.advance(by_parameter[::-1].T, twice[:, 1], step_size, 6)
 
 
 def result(trees):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers import run_script
+from tests.helpers import on_one_driver, run_script
 
 FORK = """
     import os, numpy as np, pytensor_cl
@@ -79,6 +79,34 @@ def test_a_fork_after_the_drivers_were_loaded(context):
     """
     seen, _ = run_script(script)
     assert seen == {"child": ["ForkedProcessError", 5000, True], "parent": 5000}
+
+
+@on_one_driver
+def test_a_forked_child_releases_no_object_of_the_driver(context):
+    """Neither as garbage of the parent, nor at its end, where events were waited for."""
+    script = f"""
+        import gc, os, sys, weakref
+        import numpy as np, pytensor_cl
+        from pytensor_cl.runtime.registry import get_context
+        pytensor_cl.use("opencl:{context.name}")
+        array, garbage = (get_context().from_host(np.full(5000, n, "float32")) for n in (1, 2))
+        gc.disable()
+        loop = [garbage]
+        loop.append(loop)
+        reader, writer = os.pipe()
+        released = [weakref.ref(one, lambda _: os.write(writer, b"released ")) for one in (array, garbage)]
+        del loop, garbage
+        if os.fork() == 0:
+            gc.collect()
+            os.write(writer, b"collected ")
+            sys.exit()
+        os.wait()
+        seen["child"] = os.read(reader, 100).decode()
+        gc.collect()
+        seen["parent"] = os.read(reader, 100).decode()
+    """
+    seen, _ = run_script(script)
+    assert seen == {"child": "collected ", "parent": "released "}
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])

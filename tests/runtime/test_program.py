@@ -41,6 +41,13 @@ def test_one_program_for_all_new_kernels(fresh, monkeypatch):
     assert len(texts) == 2 and "void b" in texts[0] and "void a" not in texts[1] and "void c" in texts[1]
 
 
+def test_new_kernels_ask_the_driver_for_their_name_alone(fresh, monkeypatch):
+    """pyopencl asked for a kernel of the name of an attribute, where a program did not have that attribute."""
+    kernel, asked = fresh.kernel(scale("a")), []
+    monkeypatch.setattr(type(fresh.build([scale("a")])[0]), "__getattr__", lambda program, name: asked.append(name))
+    assert fresh.programs.clone(kernel.handle).handle.function_name == "a" and not asked
+
+
 def test_unused_programs_are_dropped(fresh, monkeypatch):
     monkeypatch.setattr(fresh.programs, "_recent", deque(maxlen=1))
     kernel, programs = fresh.kernel(scale("a")), fresh.build([scale("b")])

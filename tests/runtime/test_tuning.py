@@ -20,7 +20,7 @@ def file(tmp_path, monkeypatch):
 def test_every_parameter_is_described(name):
     parameter = PARAMETERS[name]
     family, _, rest = name.partition(".")
-    assert rest and family in ("elemwise", "reduction", "gemm", "conv")
+    assert rest and family in ("elemwise", "reduction", "gemm", "conv", "launch")
     assert parameter.about and parameter.schedule in ("cpu", "simt")
     assert parameter.choices and parameter.default not in parameter.choices
 

@@ -35,7 +35,7 @@ from tools.compile_tables import programs as found_programs
 from tools.compile_tables.compilers import TARGETS, Compiler, missing_tools, versions
 from tools.compile_tables.matrix import compile_all
 from tools.compile_tables.programs import Program, collect, read
-from tools.compile_tables.record import DEVICES, ROOT
+from tools.compile_tables.record import COMPILED, ROOT
 from tools.compile_tables.report import page, summary
 
 WORK = ROOT / "build" / "compile-tables"
@@ -48,7 +48,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one device of each vendor, and a sample of the kernels")
     parser.add_argument("--targets", nargs="+", choices=TARGETS, help="what to compile for")
-    parser.add_argument("--devices", nargs="+", choices=DEVICES, default=list(DEVICES), help="what to record for")
+    parser.add_argument("--devices", nargs="+", choices=COMPILED, default=list(COMPILED), help="what to record for")
     parser.add_argument("--write", type=Path, help="write the page to this file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
     parser.add_argument("--keep", action="store_true", help="compile what the last run has recorded")

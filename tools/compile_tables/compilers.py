@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
+from pytensor_cl.runtime.compilation.variants import nvidia_variants
+
 __all__ = ["TARGETS", "Compiler", "Kernel", "Outcome", "missing_tools", "parse_notes", "parse_ptxas", "versions"]
 
 NVIDIA = ("sm_70", "sm_80", "sm_90")
@@ -25,7 +27,6 @@ _LIBDEVICE = "libdevice.10.bc"
 _LIBRARIES = {"NVIDIA": ("nvptx64--nvidiacl.bc", _LIBDEVICE), "AMD": ("amdgcn--amdhsa.bc",)}
 # `asm`, and what the driver's probes switch on
 _PTX = ("-fgnu-keywords", "-DWARP_SHUFFLES", "-DHALF_CONVERSIONS")
-_REGISTER_LIMIT = re.compile(r"at most (\d+) registers")  # the same as in runtime/compilation/variants.py
 
 
 @dataclass
@@ -238,11 +239,12 @@ def _compile(source: Path, text: str, target: str, options: Sequence[str]) -> di
 
 def _nvidia(source: Path, text: str, target: str, options: Sequence[str]) -> dict[str, Kernel]:
     ptx, binary = str(source.with_suffix(".ptx")), str(source.with_suffix(".cubin"))
+    variant = next(nvidia_variants(text))
+    source.write_text(variant.text)
     library = _linked(*_LIBRARIES["NVIDIA"])
     where = ("-target", "nvptx64-nvidia-nvcl", f"-march={target}", *_PTX)
     _run("clang", "-x", "cl", *_HEADERS, *where, *library, *options, "-O3", "-w", "-S", "-o", ptx, str(source))
-    limits = _REGISTER_LIMIT.findall(text)
-    limit = [f"-maxrregcount={min(map(int, limits))}"] if limits else []
+    limit = [option.replace("cl-nv-", "") for option in variant.options]
     return parse_ptxas(_run("ptxas", "-v", *limit, "-arch", target, ptx, "-o", binary))
 
 

@@ -28,11 +28,13 @@ import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.routines.base.routine import Routine
+from pytensor_cl.runtime import context as contexts
 from pytensor_cl.runtime import device, opencl
 from pytensor_cl.runtime.device import DeviceInfo
+from pytensor_cl.runtime.features.features import Features
 from pytensor_cl.runtime.program import ProgramCache
 
-__all__ = ["DEVICES", "Recorder", "benchmark", "draws", "install", "linear_algebra"]
+__all__ = ["COMPILED", "DEVICES", "Recorder", "benchmark", "draws", "install", "linear_algebra"]
 
 ROOT = Path(__file__).parents[2]
 _COMMON = {
@@ -52,8 +54,19 @@ DEVICES: dict[str, dict[str, Any]] = {
         **_COMMON, "has_fp64": False, "has_fp16": False, "local_memory": 32 << 10, "max_work_group_size": 256,
         "correctly_rounded_divide_sqrt": False,
     },
+    "h200": {
+        **_COMMON, "has_fp64": True, "has_fp16": False, "local_memory": 48 << 10, "compute_units": 132,
+        "max_parameter_size": 4352, "features": {
+            "prefetch": False, "private_as_global": False, "fp16": False, "maps": False, "warp_shuffles": True,
+            "half_conversions": True, "matrix_f64": 8, "warp_votes": True, "float_atomics": True, "last_group": True,
+        },
+    },
 }  # fmt: skip
-"""Attributes of the devices that differ from the one at hand. NVIDIA's driver and Intel's older ones have no fp16."""
+"""Attributes of the devices that differ from the one at hand, and from the features of a driver with all of them.
+NVIDIA's driver and Intel's older ones have no fp16."""
+COMPILED = ("full", "no-fp16", "small")
+"""The devices whose kernels are compiled."""
+_KERNEL = re.compile(r"\bvoid\s+(\w+)\s*\(")
 
 
 class Recorder:
@@ -136,7 +149,8 @@ class _Kernel:
 
 
 def _as_gpu(describe: Callable[[Any], DeviceInfo], name: str) -> Callable[[Any], DeviceInfo]:
-    return lambda handle: replace(describe(handle), **DEVICES[name])
+    facts = {key: value for key, value in DEVICES[name].items() if key != "features"}
+    return lambda handle: replace(describe(handle), **facts)
 
 
 def install(folder: Path, name: str) -> Recorder:
@@ -162,6 +176,8 @@ def install(folder: Path, name: str) -> Recorder:
     device._describe = _as_gpu(device._describe, name)  # type: ignore[assignment]
     ProgramCache.build = recorded_build  # type: ignore[method-assign]
     Routine.__init__ = as_simt  # type: ignore[method-assign]
+    if "features" in DEVICES[name]:
+        contexts.features_of = lambda *_: Features(**DEVICES[name]["features"])
     vars(opencl).update(Program=_Program, Kernel=_Kernel, enqueue_nd_range_kernel=enqueue)
     atexit.register(recorder.finish)
     return recorder
@@ -294,8 +310,6 @@ def _record_layers(recorder: Recorder) -> None:
 
 def _conv_calls(conv: Any, context: Any) -> Callable[[str, Any], Any]:
     """Return a function that calls one layer of benchmarks/conv.py."""
-    import pytensor_cl.runtime.context as contexts
-
     kept, contexts.open_context = contexts.open_context, lambda *_: context
     try:
         make = conv.opencl_calls("")

@@ -67,6 +67,7 @@ class _GraphBuilder:
         self._sequences: list[SequenceStep] = []
         self._pending: list[tuple[Launch, BoundKernel]] = []  # launches that are not in a sequence yet
         self._first_pending_node = 0
+        self._submitted = 0  # launches that are in a sequence
         self._is_running = False  # whether kernels were submitted for which nothing has waited
         self._sync_count = 0
         self._keep: list[Any] = []  # buffers that the launch sequences must keep
@@ -248,6 +249,7 @@ class _GraphBuilder:
         step = self._sequence_step()
         self._sequences.append(step)
         self._steps.append((self._first_pending_node, step))
+        self._submitted += len(self._pending)
         self._pending, self._is_running = [], True
 
     def _sequence_step(self) -> SequenceStep:
@@ -255,7 +257,8 @@ class _GraphBuilder:
         kernels = [kernel for _, kernel in self._pending]
         queue, builder = self._context.queue, self._sequence_builder
         if not builder.uses_addresses:  # the queue runs them in order, and the driver keeps their buffers
-            return SequenceStep(queue, builder.finish(kernels, ()), keep=self._keep)
+            groups = self._plan.groups.part(self._submitted, self._submitted + len(kernels))
+            return SequenceStep(queue, builder.finish(kernels, (), groups), keep=self._keep)
         memories = [[self._memory_of(argument) for argument in launch.arguments] for launch, _ in self._pending]
         bindings = dict.fromkeys(m for found in memories for m in found if isinstance(m, BufferBinding))
         for binding in list(bindings):

@@ -14,7 +14,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import discrete_dtypes
 
-from pytensor_cl.linker.aliasing import mutated_inputs
+from pytensor_cl.linker.aliasing import mutated_inputs, view_root
 from pytensor_cl.linker.graphs.buffers import BufferBinding
 from pytensor_cl.linker.types import Cell, GuardFailure, Thunk
 from pytensor_cl.ops.base import GpuOp, Routine, context_of
@@ -80,7 +80,8 @@ class HostValues:
     # nodes of the prologue need no device, and run before the signature is known.
     specialised: list[Variable] = field(default_factory=list)
     prologue: list[Apply] = field(default_factory=list)
-    # Values that launches depend on and that the device computes. Each replay checks them.
+    # Values that launches depend on and that the device computes, or a node that must not run early. Each replay checks
+    # them.
     guarded: set[Variable] = field(default_factory=set)
     # Why the graph cannot be captured; empty if it can.
     blocker: str = ""
@@ -113,19 +114,36 @@ def classify_host_values(nodes: Sequence[Apply], routines: Mapping[Apply, Routin
     values.index_inputs = _index_inputs(_launch_dependencies(routines, values))
     values.constants.update(values.index_inputs)
     _propagate_constants(nodes, values)
-    prologue: set[Apply] = set()
-    for variable in _launch_dependencies(routines, values):
-        before = list(_host_ancestors(variable))
+    dependencies = {v: set(_host_ancestors(v)) for v in _launch_dependencies(routines, values)}
+    for variable, before in dependencies.items():
         needs_device = any(isinstance(n.op, HostFromGpu) for n in before)
         if needs_device or any(v.owner is None for v in mutated_inputs(before)):
             values.guarded.add(variable)
         else:
             values.specialised.append(variable)
-            prologue.update(before)
+    while late := _late_variables(nodes, values.specialised, dependencies):
+        values.guarded |= late
+        values.specialised = [v for v in values.specialised if v not in late]
+    prologue = set().union(*(dependencies[v] for v in values.specialised))
     values.prologue = [n for n in nodes if n in prologue]
     if any(isinstance(n.op, Print) for n in prologue):  # calls that are not replayed would print twice
         values.blocker = values.blocker or "a value that is part of the signature is printed"
     return values
+
+
+def _late_variables(
+    nodes: Sequence[Apply], specialised: Iterable[Variable], dependencies: Mapping[Variable, set[Apply]]
+) -> set[Variable]:
+    """Return the variables whose nodes, run first, would change in place what another node reads before."""
+    prologue = set().union(*(dependencies[v] for v in specialised))
+    read: set[Variable] = set()
+    conflicts: set[Apply] = set()
+    for node in nodes:
+        if node not in prologue:
+            read.update(map(view_root, node.inputs))
+        elif not read.isdisjoint(mutated_inputs([node])):
+            conflicts.add(node)
+    return {v for v in specialised if not conflicts.isdisjoint(dependencies[v])} if conflicts else set()
 
 
 def _propagate_constants(nodes: Sequence[Apply], values: HostValues) -> None:

@@ -10,6 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor_cl.linker.graphs.buffers import ArenaBinding, BufferBinding
 from pytensor_cl.linker.graphs.donation import BufferDonation, find_donations
 from pytensor_cl.linker.graphs.guards import HostValues
+from pytensor_cl.linker.graphs.launch_groups import LaunchGroups, group_launches
 from pytensor_cl.linker.graphs.memory import Allocation, MemoryPlan, make_plan
 from pytensor_cl.linker.graphs.trace import Trace
 from pytensor_cl.linker.types import StepProgram
@@ -32,6 +33,7 @@ class GraphPlan:
     exported: set[int] = field(default_factory=set)  # numbers of allocations whose memory becomes the host's
     arena: list[ArenaBinding] = field(default_factory=list)
     memory: MemoryPlan = field(default_factory=MemoryPlan)
+    groups: LaunchGroups = field(default_factory=LaunchGroups)
 
     def unassigned(self, memories: Iterable[Any]) -> list[CapturedAllocation]:
         """Return the allocations that have no memory yet."""
@@ -45,11 +47,12 @@ class GraphPlan:
 
 
 def plan_graph(program: StepProgram, values: HostValues, trace: Trace) -> GraphPlan:
-    """Plan the memory of a traced call: donations first, then results, then intermediate results."""
+    """Plan a traced call: donations, results, the order of the launches, and memory of intermediate results."""
     plan = GraphPlan(_live_host_nodes(program, values))
     if not program.checks_at_end:  # errors that are found at the end must change nothing
         _plan_donations(plan, program, values, trace)
     _plan_results(plan, program, trace)
+    plan.groups = group_launches(program, trace, plan)
     _plan_arena(plan, program, trace)
     return plan
 
@@ -129,11 +132,12 @@ def _plan_arena(plan: GraphPlan, program: StepProgram, trace: Trace) -> None:
 def _allocations(plan: GraphPlan, program: StepProgram, trace: Trace) -> dict[int, Allocation]:
     """Return the allocations without memory by their numbers, in the order of their first use."""
     labels: dict[int, tuple[str, tuple[int, ...] | None, str, int]] = {}
-    lifetimes: dict[int, list[int]] = {}
-    for time, (node, memories) in enumerate(_uses(program, trace)):
+    lifetimes: dict[int, tuple[int, int]] = {}
+    for time, node, memories in _uses(program, trace, plan.groups):
         for memory in plan.unassigned(memories):
             labels.setdefault(memory.number, (f"workspace of {short_name(node.op)}", None, "", memory.nbytes))
-            lifetimes.setdefault(memory.number, [time, time])[1] = time
+            first, last = lifetimes.get(memory.number, (time, time))
+            lifetimes[memory.number] = min(first, time), max(last, time)
     for variable, (memory, dtype, layout) in trace.locations.items():
         for allocation in plan.unassigned([memory]):
             label = labels.get(allocation.number)
@@ -143,10 +147,11 @@ def _allocations(plan: GraphPlan, program: StepProgram, trace: Trace) -> dict[in
     return {number: Allocation(*labels[number], *lifetimes[number]) for number in lifetimes}
 
 
-def _uses(program: StepProgram, trace: Trace) -> Iterable[tuple[Apply, Iterable[Any]]]:
-    """Yield what each launch and each download reads or writes, in the order of execution."""
+def _uses(program: StepProgram, trace: Trace, groups: LaunchGroups) -> Iterable[tuple[int, Apply, Iterable[Any]]]:
+    """Yield what each launch and each download reads or writes, and when."""
+    times = iter(groups.times)
     for node, launches in zip(program.nodes, trace.launches, strict=True):
         for launch in launches:
-            yield node, launch.arguments
+            yield next(times), node, launch.arguments
         if isinstance(node.op, HostFromGpu):
-            yield node, [trace.locations[node.inputs[0]].memory]
+            yield groups.download_times[node], node, [trace.locations[node.inputs[0]].memory]

@@ -7,13 +7,14 @@ that depend on it must be as in the captured call.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from weakref import ref
 
 from pytensor.graph.basic import Apply, Variable
 
-from pytensor_cl.linker.aliasing import views_of
+from pytensor_cl.linker.aliasing import mutated_inputs, view_root, views_of
 from pytensor_cl.linker.graphs.buffers import BufferBinding
 from pytensor_cl.linker.graphs.guards import HostValues, freeze_value
 from pytensor_cl.linker.types import Cell, StepProgram, Thunk, peeking
@@ -122,9 +123,16 @@ class DynamicSlices:
     def __init__(self, program: StepProgram, nodes: set[Apply], variables: set[Variable], slices: set[Apply]) -> None:
         self.variables, self.slices = variables, slices  # indices and what is computed from them; nodes that slice
         self._storage, self._routines = program.storage, program.routines
-        self._thunks = [thunk for node, thunk in zip(program.nodes, program.thunks, strict=True) if node in nodes]
         inputs = {v for node in nodes for v in node.inputs}
         self._captured = [v for v in inputs if v.owner is not None and v not in variables]
+        # Each host node with those of its results that a later one changes in place; values are read after all of them.
+        mutated = mutated_inputs(nodes)
+        self._steps = [
+            (thunk, [v for v in node.outputs if view_root(v) in mutated])
+            for node, thunk in zip(program.nodes, program.thunks, strict=True)
+            if node in nodes
+        ]
+        self._saved: dict[Variable, Any] = {}
 
     def layout_signature(self, parameters: GraphParameters) -> Any:
         """Return the key shared by all calls that one captured graph serves; host nodes may raise their errors.
@@ -132,9 +140,10 @@ class DynamicSlices:
         The parameters are the same for every captured graph for inputs of the same shapes.
         """
         for variable in self._captured:
-            self._storage[variable][0] = parameters.captured_values[variable]
-        for thunk in self._thunks:
+            self._storage[variable][0] = copy(parameters.captured_values[variable])
+        for thunk, mutated in self._steps:
             thunk()
+            self._saved.update((v, copy(self._storage[v][0])) for v in mutated)
         layouts = tuple(layout for _, layout in self._locations(parameters))
         return layouts, tuple(freeze_value(self._value(v)) for v in parameters.guarded)
 
@@ -151,7 +160,7 @@ class DynamicSlices:
         ]
 
     def _value(self, variable: Variable) -> Any:
-        return peeking(self._storage[variable])[0]
+        return self._saved[variable] if variable in self._saved else peeking(self._storage[variable])[0]
 
 
 def find_dynamic_slices(program: StepProgram, values: HostValues) -> DynamicSlices | None:

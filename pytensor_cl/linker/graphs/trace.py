@@ -1,5 +1,6 @@
 """Trace a call: run it step by step, and note its launches, where its arrays are, and its host values."""
 
+from copy import copy
 from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -146,7 +147,8 @@ def _note_results(
         value = storage[variable][0]
         if not context_of(variable):
             if values.is_known(variable) or variable in values.guarded:
-                trace.values[variable] = value
+                # A later node may compute in place.
+                trace.values[variable] = copy(value)
         elif is_upload:
             trace.bind_external(variable, value)
             if _is_imported(program, node.inputs[0]):

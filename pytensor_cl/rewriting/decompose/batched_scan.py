@@ -16,6 +16,7 @@ from pytensor.tensor.type import TensorType
 
 from pytensor_cl.ops.registry import NoKernel, batched_lift
 from pytensor_cl.rewriting.decompose.batch import Batch, repeated
+from pytensor_cl.rewriting.decompose.loop_indices import with_selections
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
 
@@ -148,11 +149,18 @@ def _for_one_kernel(batch: Batch) -> list[Variable]:
     for k in (0, *range(first, first + count)):
         if any(n != 1 for n in inputs[k].type.shape):
             inputs[k] = pt.expand_dims(batch.uniform(inputs[k]), tuple(range(batch.ndim)))
-    node = op.make_node(*inputs)
-    lift, name = batched_lift(scan, node), default_context_name()
-    if lift is None or isinstance(lift(node, name, get_context(name).info), NoKernel):
+    if _has_one_kernel(node := op.make_node(*inputs)):
+        return list(node.outputs)
+    selecting = with_selections(scan, inputs, batch.ndim)
+    if selecting is None:
         return []
-    return list(node.outputs)
+    node = Blockwise(selecting[0], signature=op.signature).make_node(*selecting[1])
+    return list(node.outputs) if _has_one_kernel(node) else []
+
+
+def _has_one_kernel(node: Apply) -> bool:
+    lift, name = batched_lift(node.op.core_op, node), default_context_name()
+    return lift is not None and not isinstance(lift(node, name, get_context(name).info), NoKernel)
 
 
 def batch_loops(fgraph: FunctionGraph) -> None:

@@ -17,6 +17,7 @@ from pytensor_cl.ops.base import DEVICE, HOST, GpuOp, context_of
 from pytensor_cl.ops.scan import InnerPlacement, ScanWithDeviceGraph, unsupported_reason
 from pytensor_cl.ops.scan_loop import lift_scan_loop
 from pytensor_cl.rewriting.decompose.inner_graph import compile_inner_graph, place_inner_graph
+from pytensor_cl.rewriting.decompose.loop_indices import with_selections
 from pytensor_cl.rewriting.placement.placement import contexts_of_nodes
 from pytensor_cl.runtime.registry import default_context_name, get_context
 
@@ -122,10 +123,21 @@ def compile_loops(fgraph: FunctionGraph) -> None:
         whole = lift_scan_loop(node, name, get_context(name).info)
         if isinstance(whole, GpuOp):
             continue
+        selecting = with_selections(node.op, node.inputs)
+        if selecting is not None:
+            new = selecting[0].make_node(*selecting[1])
+            if isinstance(lift_scan_loop(new, name, get_context(name).info), GpuOp):
+                _replace(fgraph, node, new)
+                continue
         found = _with_device_graph(node, fgraph, name, whole.reason)
         if found is None:
             continue
         new = Apply(found, list(node.inputs), [v.type() for v in node.outputs])
-        new.tag = copy(node.tag)
-        pairs = list(zip(node.outputs, new.outputs, strict=True))
-        fgraph.replace_all(pairs, reason="opencl_compile_loops", import_missing=True)
+        _replace(fgraph, node, new)
+
+
+def _replace(fgraph: FunctionGraph, node: Apply, new: Apply) -> None:
+    """Replace a loop by another one."""
+    new.tag = copy(node.tag)
+    pairs = list(zip(node.outputs, new.outputs, strict=True))
+    fgraph.replace_all(pairs, reason="opencl_compile_loops", import_missing=True)

@@ -125,6 +125,13 @@ class BlockedRoutine(Routine):
         groups = max(1, min(units, 32 * self.context.info.compute_units))
         return (groups * group,), (group,)
 
+    def _shared(self, function: str, units: int) -> tuple[Kernel, Sizes]:
+        """Return a kernel whose work-items, or work-groups on schedule simt, share `units`, and its NDRange."""
+        if self.schedule == "simt":
+            return self._kernel(function, self.limits.size(SMALL_GROUP_ITEMS)), self._group_grid(units)
+        kernel = self._kernel(function)
+        return kernel, self._grid(kernel, units)
+
     def _copy(self, source: GpuArray, target: GpuArray) -> None:
         """Cast and copy; dimensions of length one are repeated to the shape of the target."""
         ndim = target.ndim

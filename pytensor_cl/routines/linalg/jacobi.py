@@ -14,7 +14,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
-OF_W, OF_V, ASCENDING, SHIFTED, CONJUGATED = 1, 2, 4, 8, 16
+OF_W, OF_V, ASCENDING, SHIFTED, CONJUGATED, SCALED = 1, 2, 4, 8, 16, 32
 """Flags of the kernel that sorts."""
 
 
@@ -117,7 +117,14 @@ class SymmetricEigen(_Jacobi):
         kernel.launch(self.context.queue, *self._grid(kernel, count), sizes, strides_argument(a), *buffers)
         norms = self._rotate(w, v, (count, n, n), self.has_vectors)
         target = stacked(outputs[1]) if self.has_vectors else w
-        flags = ASCENDING + SHIFTED + (OF_V if self.has_vectors else 0)
+        flags = ASCENDING + (OF_V if self.has_vectors else 0)
+        if self.has_vectors and not self.is_complex:
+            kernel = self._kernel("values")
+            sizes, grid = SIZES.pack_values(count, n, n, 0), self._grid(kernel, count * n)
+            kernel.launch(self.context.queue, *grid, sizes, w.buffer, v.buffer, shifts.buffer, norms.buffer)
+            flags += SCALED
+        else:
+            flags += SHIFTED
         self._sort((count, n, n), flags, (w, v, norms, shifts), outputs[0], (target, target))
 
 

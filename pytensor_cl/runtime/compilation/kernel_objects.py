@@ -32,6 +32,9 @@ def new_kernel(program: "cl.Program", name: str) -> "cl.Kernel":
 
     Raises `pyopencl.Error`: the program has no such kernel.
     """
+    # pyopencl reads this attribute, which programs from binaries and those of `get_info` lack: it would ask the driver
+    # for a kernel of that name.
+    vars(program).setdefault("_source", None)
     try:
         return cl.Kernel(program, name)
     except cl.Error:

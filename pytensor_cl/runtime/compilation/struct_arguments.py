@@ -9,9 +9,8 @@ from threading import Lock
 from typing import Any
 
 from pytensor_cl.runtime import opencl as cl
-from pytensor_cl.runtime.compilation.brackets import COMMENT, outermost_brackets
+from pytensor_cl.runtime.compilation.kernel_text import COMMENT, KERNEL_HEAD, brackets
 
-_HEAD = re.compile(r"\b(?:__)?kernel\b(?:(?!\bvoid\b)[^;{}])*\bvoid\s+(\w+)\s*(?=\()")
 _QUALIFIER = re.compile(r"\b(?:const|volatile|private|__private)\b")
 _NUMBER = re.compile(
     r"(?:bool|half|float|double|size_t|ptrdiff_t|intptr_t|uintptr_t"
@@ -28,9 +27,9 @@ def by_reference(text: str) -> tuple[str, dict[str, frozenset[int]]]:
     `text`: OpenCL C. A parameter that is neither a pointer nor of a built-in numeric type counts as a struct.
     """
     pieces, end, places = [], 0, {}
-    for head in _HEAD.finditer(text):
-        brackets = outermost_brackets(text, head.end())
-        parameters, body = next(brackets, None), next(brackets, None)
+    for head in KERNEL_HEAD.finditer(text):
+        pairs = brackets(text, head.end())
+        parameters, body = next(pairs, None), next(pairs, None)
         if parameters is None or body is None or text[parameters[1] : body[0]].strip():
             continue  # a declaration
         declared, copies, found = _changed(text[parameters[0] + 1 : parameters[1] - 1])

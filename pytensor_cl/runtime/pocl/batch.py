@@ -179,7 +179,12 @@ class BatchBuilder:
         assert entry is not None
         return BatchedKernel(launch, entry)
 
-    def finish(self, kernels: Sequence["BatchedKernel"], depends_on: Sequence[int]) -> "KernelBatch":
+    def finish(
+        self,
+        kernels: Sequence["BatchedKernel"],
+        depends_on: Sequence[int],
+        groups: Sequence[Sequence[int]] | None = None,
+    ) -> "KernelBatch":
         """Return a batch (`SequenceBuilder.finish`)."""
         return KernelBatch(self._launcher, kernels, depends_on)
 

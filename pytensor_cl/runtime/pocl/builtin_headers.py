@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from pytensor_cl.runtime.compilation.brackets import COMMENT
+from pytensor_cl.runtime.compilation.kernel_text import COMMENT
 
 SKIP_HEADER = "-D_OPENCL_H_"
 """Build option."""

@@ -13,9 +13,8 @@ an additional pointer argument, which is null in normal launches. The batch kern
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from pytensor_cl.runtime.compilation.brackets import COMMENT, outermost_brackets
+from pytensor_cl.runtime.compilation.kernel_text import Parameter, brackets, parameters_in
 
 # Kernels with work-groups of one work-item. Other kernels may have barriers, which PoCL must see in the kernel itself.
 _HEAD = re.compile(
@@ -27,8 +26,6 @@ _ATTRIBUTES = "__attribute__((noinline, min_vector_width(512)))"
 _OUTLINED = re.compile(r"^static [^\n]*\bvoid (\w+)_body\(", re.MULTILINE)
 _NOT_OUTLINABLE = re.compile(r"\b(__local|__constant|barrier)\b")
 _ENTRY = re.compile(r"^// (\w+)_entry: ([rwv]*)$", re.MULTILINE)
-_RESTRICT = re.compile(r"\b(?:__)?restrict\b")
-_READ_ONLY = re.compile(r"\bconst\b[^*]*\*")
 
 
 def outline(text: str, has_entries: bool = False) -> str:
@@ -39,8 +36,8 @@ def outline(text: str, has_entries: bool = False) -> str:
     """
     pieces, end = [], 0
     for head in _HEAD.finditer(text):
-        brackets = outermost_brackets(text, head.end())
-        parameters, body = next(brackets, None), next(brackets, None)
+        found = brackets(text, head.end())
+        parameters, body = next(found, None), next(found, None)
         if parameters is None or body is None or _NOT_OUTLINABLE.search(text[slice(*body)]):
             continue
         made = _split(head, text[slice(*parameters)], text[slice(*body)], has_entries)
@@ -65,7 +62,7 @@ def access_modes_of(text: str) -> dict[str, str]:
 def _split(head: re.Match[str], parameters: str, body: str, has_entry: bool) -> str:
     """Return the text of the function and of the kernel that calls it."""
     numbers = {f"{kind}_{d}": f"get_{kind}({d})" for kind, d in _NUMBER.findall(body)}
-    declared = _declared(parameters)
+    declared = parameters_in(parameters)
     pointers = " || ".join(p.name for p in declared if p.is_pointer)
     taken = ", ".join([parameters[1:-1], *(f"const size_t {number}" for number in numbers)])
     outlined = _NUMBER.sub(r"\1_\2", body)
@@ -79,28 +76,6 @@ def _split(head: re.Match[str], parameters: str, body: str, has_entry: bool) -> 
     return f"{function}\n{head[0]}{parameters}\n{{\n    {kernel}\n}}"
 
 
-class _Parameter(NamedTuple):
-    """A parameter of a kernel."""
-
-    name: str
-    type: str
-
-    @property
-    def is_pointer(self) -> bool:
-        return "*" in self.type
-
-    @property
-    def kind(self) -> str:
-        return "v" if not self.is_pointer else "r" if _READ_ONLY.search(self.type) else "w"
-
-
-def _declared(parameters: str) -> list[_Parameter]:
-    """Return the parameters in a bracketed list."""
-    plain = re.sub(COMMENT, "", parameters[1:-1], flags=re.DOTALL)
-    found = (re.fullmatch(r"(.*?)(\w+)\s*", part, re.DOTALL) for part in plain.split(","))
-    return [_Parameter(p[2], _RESTRICT.sub("", p[1]).strip()) for p in found if p]
-
-
 # The call, which is never made, keeps the compiler from removing the function. OpenCL C forbids to take its address.
 _REPORT_ADDRESS = """if (NAME_at) {
         if (NAME_at[0]) NAME_entry(NAME_at[1], NAME_at[2]);
@@ -111,7 +86,7 @@ _REPORT_ADDRESS = """if (NAME_at) {
     }"""
 
 
-def _entry(name: str, declared: Sequence[_Parameter], numbers: Sequence[str]) -> str:
+def _entry(name: str, declared: Sequence[Parameter], numbers: Sequence[str]) -> str:
     """Return the entry point: it reads pointers, and offsets of by-value arguments, from memory and calls the body."""
     values = [
         f"({p.type})a[{i}]" if p.is_pointer else f"*(__global {p.type} *)(arguments + a[{i}])"

@@ -136,6 +136,18 @@ def test_symmetric_eigenvalues(context, rng, schedule, dtype, lower):
         eigen(context.from_host(np.ones((2, 3), dtype)))
 
 
+@schedules
+@dtypes
+def test_eigenvalues_that_are_nearly_zero_differ(context, schedule, dtype):
+    """Gradients divide by their differences; a covariance of a smooth process has many of them."""
+    x = np.linspace(0, 1, 12)
+    a = np.exp(-((x[:, None] - x) ** 2) / 2).astype(dtype)
+    for batch in ((), (9,)):
+        w, _ = SymmetricEigen(context, dtype, schedule=schedule)(context.from_host(np.broadcast_to(a, (*batch, 12, 12))))
+        assert (np.diff(np.asarray(w)) > 0).all()
+        near(np.asarray(w), np.broadcast_to(np.linalg.eigvalsh(a.astype("float64")), (*batch, 12)), 12)
+
+
 def extreme_matrices(rng, shape, dtype):
     """Matrices whose columns become tiny, or are from the start, and others whose squares cannot be represented."""
     m, n = shape
