@@ -66,7 +66,6 @@ DEVICES: dict[str, dict[str, Any]] = {
 NVIDIA's driver and Intel's older ones have no fp16."""
 COMPILED = ("full", "no-fp16", "small")
 """The devices whose kernels are compiled."""
-_KERNEL = re.compile(r"\bvoid\s+(\w+)\s*\(")
 
 
 class Recorder:
