@@ -428,11 +428,11 @@ class Generator:
         return self._draw(_Call("standard_normal", "NormalRV", (), (0.0, 1.0), dtype), size, out)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the normal distribution of a mean and a deviation."""
+        """Draw from the normal distribution with mean `loc` and deviation `scale`."""
         return self._draw(_Call("normal", "NormalRV", (loc, scale), (loc, scale)), size)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw numbers whose logarithm is normal."""
+        """Draw numbers whose logarithm is normal with mean `mean` and deviation `sigma`."""
         return self._draw(_Call("lognormal", "LogNormalRV", (mean, sigma), (mean, sigma)), size)
 
     def standard_exponential(
@@ -445,58 +445,58 @@ class Generator:
         return self._draw(call, size, out)
 
     def exponential(self, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the exponential distribution of a mean."""
+        """Draw from the exponential distribution with mean `scale`."""
         return self._draw(_Call("exponential", "ExponentialRV", (scale,), (scale,)), size)
 
     def standard_gamma(
         self, shape: Any, size: Any = None, dtype: DTypeLike = "float64", out: GpuArray | None = None
     ) -> GpuArray:
-        """Draw from the gamma distribution of a shape; float32 with ``kind="philox"`` alone."""
+        """Draw from the gamma distribution with mean `shape` and scale 1; float32 with ``kind="philox"`` alone."""
         dtype = self._narrow("standard_gamma", dtype)
         call = _Call("standard_gamma", "GammaRV", (shape,), (shape, 1.0), dtype, is_zero=_is_zero(shape))
         return self._draw(call, size, out)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the gamma distribution of a shape and a scale."""
+        """Draw from the gamma distribution with mean ``shape * scale``."""
         return self._draw(_Call("gamma", "GammaRV", (shape, scale), (shape, scale), is_zero=_is_zero(shape)), size)
 
     def chisquare(self, df: Any, size: Any = None) -> GpuArray:
-        """Draw from the chi-square distribution."""
+        """Draw from the chi-square distribution with `df` degrees of freedom, which need not be whole."""
         return self._draw(_Call("chisquare", "GammaRV", (df,), (_half(df), 2.0)), size)
 
     def beta(self, a: Any, b: Any, size: Any = None) -> GpuArray:
-        """Draw from the beta distribution."""
+        """Draw from the beta distribution, whose mean is ``a / (a + b)``."""
         if self._are_equal(a, b) and a > 1:
             pairs = self.standard_gamma(a, (*(_shape(size) or ()), 2))
             return pairs[..., 0] / (pairs[..., 0] + pairs[..., 1])
         return self._draw(_Call("beta", "BetaRV", (a, b), (a, b)), size)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> GpuArray:
-        """Draw from the F distribution."""
+        """Draw from the F distribution with `dfnum` degrees of freedom in the numerator, `dfden` in the denominator."""
         if self._are_equal(dfnum, dfden) and dfnum > 0:
             pairs = self.chisquare(dfnum, (*(_shape(size) or ()), 2))
             return pairs[..., 0] * dfden / (pairs[..., 1] * dfnum)
         return self._draw(_Call("f", "f", (dfnum, dfden), (dfnum, dfden)), size)
 
     def standard_t(self, df: Any, size: Any = None) -> GpuArray:
-        """Draw from Student's t distribution."""
+        """Draw from Student's t distribution with `df` degrees of freedom."""
         return self._draw(_Call("standard_t", "StudentTRV", (df,), (df, 0.0, 1.0)), size)
 
     def standard_cauchy(self, size: Any = None) -> GpuArray:
-        """Draw from the Cauchy distribution."""
+        """Draw from the Cauchy distribution with mode 0 and scale 1."""
         pairs = self.standard_normal((*(_shape(size) or ()), 2))
         return pairs[..., 0] / pairs[..., 1]
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the Laplace distribution."""
+        """Draw from the Laplace distribution, whose density is ``exp(-abs(x - loc) / scale) / (2 * scale)``."""
         return self._draw(_Call("laplace", "LaplaceRV", (loc, scale), (loc, scale)), size)
 
     def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the logistic distribution."""
+        """Draw from the logistic distribution with mean `loc` and deviation ``scale * pi / sqrt(3)``."""
         return self._draw(_Call("logistic", "LogisticRV", (loc, scale), (loc, scale)), size)
 
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the Gumbel distribution."""
+        """Draw from the Gumbel distribution of maxima with mode `loc` and scale `scale`."""
         return self._draw(_Call("gumbel", "gumbel", (loc, scale), (loc, scale)), size)
 
     def pareto(self, a: Any, size: Any = None) -> GpuArray:
@@ -508,47 +508,50 @@ class Generator:
         return self._draw(_Call("power", "power", (a,), (a,)), size)
 
     def weibull(self, a: Any, size: Any = None) -> GpuArray:
-        """Draw from the Weibull distribution of a shape."""
+        """Draw from the Weibull distribution with shape `a` and scale 1."""
         return self._draw(_Call("weibull", "WeibullRV", (a,), (a,), is_zero=_is_zero(a)), size)
 
     def rayleigh(self, scale: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the Rayleigh distribution."""
+        """Draw from the Rayleigh distribution with mode `scale`."""
         return self._draw(_Call("rayleigh", "rayleigh", (scale,), (scale,)), size)
 
     def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> GpuArray:
-        """Draw from the triangular distribution."""
+        """Draw from the triangular distribution from `left` to `right`, whose mode is `mode`."""
         return self._draw(_Call("triangular", "TriangularRV", (left, mode, right), (left, mode, right)), size)
 
     def wald(self, mean: Any, scale: Any, size: Any = None) -> GpuArray:
-        """Draw from the Wald, or inverse Gaussian, distribution."""
+        """Draw from the Wald, or inverse Gaussian, distribution with mean `mean` and variance ``mean**3 / scale``."""
         return self._draw(_Call("wald", "WaldRV", (mean, scale), (mean, scale)), size)
 
     def vonmises(self, mu: Any, kappa: Any, size: Any = None) -> GpuArray:
-        """Draw angles from -pi to pi from the von Mises distribution."""
+        """Draw angles from -pi to pi from the von Mises distribution with mode `mu` and concentration `kappa`."""
         return self._draw(_Call("vonmises", "VonMisesRV", (mu, kappa), (mu, kappa)), size)
 
     # Distributions of counts
 
     def poisson(self, lam: Any = 1.0, size: Any = None) -> GpuArray:
-        """Draw from the Poisson distribution."""
+        """Draw from the Poisson distribution with mean `lam`."""
         return self._draw(_Call("poisson", "PoissonRV", (lam,), (lam,), "int64", is_zero=_is_zero(lam)), size)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> GpuArray:
-        """Draw numbers of successes in `n` trials. With ``kind="numpy"`` arrays have a kernel where n p is below 30."""
+        """Draw numbers of successes, whose probability is `p`, in `n` trials.
+
+        With ``kind="numpy"`` arrays have a kernel where ``n * p`` is below 30.
+        """
         n = _count("binomial", n)
         is_zero = _is_zero(n) or _is_zero(p)
         return self._draw(_Call("binomial", "BinomialRV", (n, p), (n, p), "int64", is_zero=is_zero), size)
 
     def negative_binomial(self, n: Any, p: Any, size: Any = None) -> GpuArray:
-        """Draw numbers of failures before `n` successes."""
+        """Draw numbers of failures before `n` successes, whose probability is `p`."""
         return self._draw(_Call("negative_binomial", "NegBinomialRV", (n, p), (n, p), "int64"), size)
 
     def geometric(self, p: Any, size: Any = None) -> GpuArray:
-        """Draw numbers of trials until the first success."""
+        """Draw numbers of trials until the first success, whose probability is `p`; at least 1."""
         return self._draw(_Call("geometric", "GeometricRV", (p,), (p,), "int64"), size)
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> GpuArray:
-        """Draw numbers of good items in a sample without replacement."""
+        """Draw numbers of good items in samples of `nsample` of `ngood` good and `nbad` bad items."""
         parameters = tuple(_count("hypergeometric", n) for n in (ngood, nbad, nsample))
         return self._draw(_Call("hypergeometric", "HyperGeometricRV", parameters, parameters, "int64"), size)
 

@@ -233,6 +233,8 @@ def test_functions_of_arrays_refuse_values_of_the_host(context):
     for function in (xp.concat, xp.stack):
         with pytest.raises(TypeError, match="as one sequence"):
             function(x, x)
+        with pytest.raises(ValueError, match="needs at least one array"):
+            function([])
     with pytest.raises(ValueError, match="both or neither"):
         xp.where(x > 0, x)
 
