@@ -90,7 +90,7 @@ def test_killed_workers_change_nothing(context, client, undisturbed, often, monk
 
 
 def test_a_command_that_comes_twice_is_executed_once():
-    """A shard returns the same results again; one that has executed other commands wants a state."""
+    """A shard returns the same results again; one that has executed other commands requires a state."""
     from pytensor_cl.pymc.initial import InitialPoints
 
     model = schools()
