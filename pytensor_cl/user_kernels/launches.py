@@ -64,7 +64,7 @@ class Signature(NamedTuple):
                 expected = name if isinstance(name, int) else found.setdefault(name, length)
                 if length != expected:
                     raise ValueError(
-                        f"op {op}: input {number} has shape {tuple(shape)}; {self.text} requires {name} to be {expected}"
+                        f"op {op}: input {number} has shape {tuple(shape)}; {self.text} needs {name} to be {expected}"
                     )
         return found
 

@@ -181,7 +181,7 @@ class RawOp(KernelOp):
                 if length not in (None, expected):
                     raise ValueError(
                         f"op {self.name}: the input {operand.name} has shape {variable.type.shape}; "
-                        f"{self.signature.text} requires {name} to be {expected}"
+                        f"{self.signature.text} needs {name} to be {expected}"
                     )
         return lengths
 
@@ -223,7 +223,7 @@ class RawOp(KernelOp):
         if not is_list or [len(shape) for shape in found] != [len(dimensions) for dimensions in expected]:
             wanted = ", ".join(f"({', '.join(map(str, dimensions))},)" for dimensions in expected)
             raise ValueError(
-                f"op {self.name}: infer_shape= returned {found!r}; {self.signature.text} requires a list with a tuple of "
+                f"op {self.name}: infer_shape= returned {found!r}; {self.signature.text} needs a list with a tuple of "
                 f"lengths for each output, [{wanted}]"
             )
         return [tuple(shape) for shape in found]
