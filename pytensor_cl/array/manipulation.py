@@ -498,7 +498,8 @@ def split(x: GpuArray, sections: Any, /, axis: int = 0) -> list[GpuArray]:
     ValueError
         The number of parts does not divide the length, or is not positive.
     """
-    if hasattr(sections, "__index__") and x.shape[normalize_axis_index(axis, x.ndim)] % sections.__index__():
+    is_number = hasattr(sections, "__index__") and sections > 0  # array_split raises the error for others
+    if is_number and x.shape[normalize_axis_index(axis, x.ndim)] % sections.__index__():
         raise ValueError(f"split: {sections} equal parts of shape {x.shape} along axis {axis} are not possible")
     return array_split(x, sections, axis=axis)
 

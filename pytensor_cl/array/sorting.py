@@ -497,7 +497,7 @@ def repeat(x: GpuArray, repeats: Any, /, axis: int | None = None) -> GpuArray:
     Returns
     -------
     GpuArray
-        The sum of `repeats` is its length along `axis`.
+        A new array, whose length along `axis` is the sum of all numbers of repetitions.
 
     Raises
     ------

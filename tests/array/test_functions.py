@@ -366,6 +366,8 @@ def test_shapes(context, rng):
     for found, expected in views:
         close(found, expected)
         assert found.buffer is x.buffer
+    with pytest.raises(ValueError, match="number of sections must be positive, not 0"):
+        xp.split(x, 0)
     for name, few in (("hsplit", x[0, 0, 0]), ("vsplit", x[0, 0]), ("dsplit", x[0])):
         with pytest.raises(ValueError, match=f"{name}: only arrays of {few.ndim + 1} or more dimensions"):
             getattr(xp, name)(few, 2)
