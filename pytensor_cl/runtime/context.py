@@ -10,6 +10,7 @@ import numpy as np
 from pytensor_cl.codegen import dtypes
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import UnsupportedDtype, UnusableDevice
+from pytensor_cl.kept_threads import keep_threads
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.cpu_name import repair_cpu_name
@@ -176,6 +177,8 @@ class Context:
         self._dtypes: set[np.dtype] = set()  # checked dtypes
         self._copy_flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         note_opened(self)
+        if not entry.handle.type & cl.device_type.CPU:
+            keep_threads()
 
     @cached_property
     def counters(self) -> GpuArray:

@@ -14,11 +14,12 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from statistics import median
-from threading import Thread
 from time import perf_counter
 
+from pytensor_cl import kept_threads
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime import worker_processes
@@ -125,7 +126,7 @@ class _Workers:
         pipe = subprocess.PIPE
         for process in worker_processes.start_for_device(device, "build_worker", count, stdout=pipe, text=True):
             with suppress(RuntimeError):  # no new threads while the interpreter shuts down
-                Thread(target=self._serve, args=(process, settings), daemon=True).start()
+                kept_threads.start(partial(self._serve, process, settings), "pytensor-cl builds")
 
     def _serve(self, process: "subprocess.Popen[str]", settings: str) -> None:
         """Give parts to a process until there are no more, and wait for its end."""

@@ -8,17 +8,19 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime import queue
 from pytensor_cl.runtime.fork import is_forked, opened_contexts
+from pytensor_cl.runtime.memory import host_mapping, staging
 
 PATIENCE_SECONDS = 30.0
 """Seconds that the end of the process waits for calls of the driver by daemon threads."""
 _POLL_SECONDS = 0.01
 _OF_QUEUES = "finish_raw", "launch", "read", "start_read", "start_write", "write"
+_CALLERS = queue.__file__, host_mapping.__file__, staging.__file__
 _OF_PROGRAMS = "build", "build_own", "build_text"
 
 
@@ -35,9 +37,9 @@ def _for_main_thread(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_any_thread_in_driver() -> bool:
     """Return whether another thread may be in a function of a driver: its last Python function is one that calls it."""
-    folders = str(Path(__file__).parent), *sys.modules["pyopencl"].__path__
+    places = (*_CALLERS, *sys.modules["pyopencl"].__path__)
     frames = (frame for number, frame in sys._current_frames().items() if number != threading.get_ident())
-    return any(frame.f_code.co_filename.startswith(folders) for frame in frames)
+    return any(frame.f_code.co_filename.startswith(places) for frame in frames)
 
 
 def end_calls() -> None:

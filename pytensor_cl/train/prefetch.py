@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
+from pytensor_cl import kept_threads
+
 POLL_SECONDS = 0.1
 """Seconds between two looks of a waiting thread at whether it shall stop."""
 END_SECONDS = 10.0
@@ -34,14 +36,15 @@ class Prefetch:
         self._batches, self._check, self._is_quick = batches, check, quick
         self._queue: queue.Queue[Any] = queue.Queue(max(1, depth))
         self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pytensor_cl batches", daemon=True) if depth else None
+        self._has_thread = depth > 0
+        self._thread: kept_threads.Work | None = None
 
     def __enter__(self) -> Iterator[Any]:
-        if self._thread is None:
+        if not self._has_thread:
             return self._batches
         if self._is_quick:
             return self._all()
-        self._thread.start()
+        self._thread = kept_threads.start(self._run, "pytensor_cl batches")
         return self._taken()
 
     def _all(self) -> Iterator[Any]:
@@ -53,8 +56,7 @@ class Prefetch:
                 return
             slow = slow + 1 if perf_counter() - begun > QUICK_SECONDS else 0
             yield batch
-        assert self._thread is not None
-        self._thread.start()
+        self._thread = kept_threads.start(self._run, "pytensor_cl batches")
         yield from self._taken()
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:

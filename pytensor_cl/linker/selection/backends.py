@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Thread
+from functools import partial
 from typing import Any, ClassVar
 
 from pytensor.graph.basic import Variable
@@ -10,6 +10,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.utils import raise_with_op
 from pytensor.tensor.type import TensorType
 
+from pytensor_cl import kept_threads
 from pytensor_cl._compat.c_backend import compile_with_c
 from pytensor_cl._compat.numba_backend import compile_with_numba, compiler_of, numba_unsupported_errors
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
@@ -149,7 +150,7 @@ class NumbaFunction(HostFunction):
     compiles_in_thread: ClassVar[bool] = True
     _fast_run: Run | None = None
     _compile_for_arguments: Callable[[], Any] | None = None
-    _thread: Thread | None = None
+    _thread: kept_threads.Work | None = None
 
     @property
     def fast_run(self) -> Run:
@@ -165,8 +166,8 @@ class NumbaFunction(HostFunction):
                 self._compiled = self._compiled or self._compile()
                 if self._compile_for_arguments is None:
                     return True
-                self._thread = Thread(target=self._compile_quietly, args=(self._compile_for_arguments,))
-                self._thread.start()
+                compile_all = partial(self._compile_quietly, self._compile_for_arguments)
+                self._thread = kept_threads.start(compile_all, "pytensor-cl NUMBA", is_awaited=True)
             except Exception:  # the call that needs the function raises it again
                 return True
         return not self._thread.is_alive()
