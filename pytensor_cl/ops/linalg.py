@@ -343,8 +343,9 @@ def _refuse_mixed(node: Apply, info: DeviceInfo) -> NoKernel | None:
     kinds = {is_complex(v.type.dtype) for v in node.inputs[:2]}
     dtype = node.outputs[0].type.dtype
     if len(kinds) > 1 or is_complex(dtype) not in kinds:
-        return NoKernel("a real and a complex matrix: LAPACK does not read below the diagonals, where the real one has "
-                        "elements")
+        return NoKernel(
+            "a real and a complex matrix: LAPACK does not read below the diagonals, where the real one has elements"
+        )
     return None if part(dtype) in ("float32", "float64") else NoKernel(f"no OpenCL kernel for TRSYL of {dtype}")
 
 

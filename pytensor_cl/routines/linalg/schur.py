@@ -118,9 +118,7 @@ class Eigen(_QRIteration, Checked):
     whether there is the second output.
     """
 
-    def __init__(
-        self, context: Context, dtype: str, *, has_vectors: bool = True, schedule: str | None = None
-    ) -> None:
+    def __init__(self, context: Context, dtype: str, *, has_vectors: bool = True, schedule: str | None = None) -> None:
         super().__init__(context, dtype, schedule)
         self.has_vectors = has_vectors
         self.output_dtypes = (np.result_type(self.dtype, "complex64").name,) * (1 + has_vectors)
