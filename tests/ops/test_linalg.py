@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.linalg.solvers.linear_control import TRSYL
-from pytensor.tensor.linalg.solvers.lstsq import lstsq
+from pytensor.tensor.linalg.solvers.lstsq import lstsq, tensorsolve
 
 import pytensor_cl
 from pytensor_cl.ops.join import GpuJoin
@@ -429,8 +429,10 @@ def test_complex_matrices(context, rng):
         pt.linalg.pinv(a[..., :2]),
         permutation,
         permutation @ (lower @ upper),
+        pt.linalg.expm(a),
+        tensorsolve(a[0].reshape((5, 1, 1, 5)), b[:, :1]),
     ]
-    kinds = (GpuCholesky, GpuCholeskySolve, GpuSolveTriangular, GpuSolve, GpuMatrixInverse, GpuQR)
+    kinds = (GpuRepeatedSquares, GpuCholesky, GpuCholeskySolve, GpuSolveTriangular, GpuSolve, GpuMatrixInverse, GpuQR)
     values = [rng.normal(size=(*shape, 2)).view("complex128")[..., 0] for shape in ((2, 5, 5), (5, 3))]
     f = check_against_python([a, b], outputs, (*kinds, GpuEigvalsh, GpuSVD, GpuLUFactor), values)
     cores = {type(getattr(n.op, "core_op", n.op)) for n in f.maker.fgraph.apply_nodes}

@@ -127,6 +127,7 @@ def _complex() -> Iterator[Probe]:
         (triangular.SolveTriangular, lambda a, b: ptl.solve_triangular(a, b, lower=True), factor, rhs),
         (inverse.MatrixInverse, ptl.inv, full),
         (inverse.MatrixPinv, ptl.pinv, full),
+        (products.Expm, ptl.expm, full / 4),
         (inverse.TensorInv, lambda x: ptl.tensorinv(x, ind=1), full.reshape(4, 2, 2)),
         (summary.Det, pt.linalg.det, full),
         (summary.SLogDet, lambda x: ptl.slogdet(x), full),
