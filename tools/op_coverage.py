@@ -42,7 +42,7 @@ that make them up are on the device, and all that is computed from them. They ar
 "Right on" names the drivers on which all graphs were right.
 
 The first row counts all of them. The others divide it. What is left in linear
-algebra are eigenvalues of matrices that are not symmetric, and what is made of their Schur decomposition.
+algebra are generalised Schur forms (QZ), and Riccati equations, which are made of them.
 
 `python tools/op_coverage.py` writes this page; with `--check` it compares the page with what the code does.
 """

@@ -10,7 +10,9 @@
 ##             writes the map of the steps of each chunk but the last, states behind it = entries * states before it +
 ##             bases (`linear`, a LinearStep), and the states before the first chunk. Both are planes: number of the
 ##             entry or state, member of the batch, chunk. "steps" reads the states before each chunk (starts.mako), and
-##             runs the steps; where `in_turn` is set for a member, the last chunk is all steps.
+##             runs the steps. Where the states behind a chunk are not those from which the next one has begun, it sets
+##             `in_turn` for the member. The same kernel then runs once more (`again`): the last chunk of such a member
+##             is all steps, and nothing else is done.
 ## Invariants  Lanes run along the last axis. Lanes past its end repeat the last element. An output without some axis
 ##             is written by the work-item at position 0 of it.
 <%page args="name, arrays, operands, statements, geometry, axes, has_axes,
@@ -109,6 +111,7 @@ def plane(buffer, number, chunk):
 FLUSHED_STEPS = 64
 if linear is not None:
     smallest = repeated(linear.dtype, lanes, literal(linear.negligible, linear.dtype))
+    tolerance, rounding = (literal(value, linear.dtype) for value in (linear.tolerance, linear.rounding))
 
 
 def put(buffer, number, chunk, value):
@@ -118,13 +121,36 @@ def put(buffer, number, chunk, value):
     return f"store_{access_name(linear.dtype, lanes)}({value}, {plane(buffer, number, chunk)}, 1, last);"
 
 
+def from_plane(i, chunk):
+    """Load a state, or its square, before each chunk."""
+    pointer = plane("starts", i, chunk)
+    return f"({pointer})[0]" if lanes == 1 else f"load_{access_name(linear.dtype, lanes)}({pointer}, 1, last)"
+
+
+def of_map(i, value):
+    return squared(value) if i in linear.roots else value
+
+
+def held_state(i):
+    return "h{}_{}_{}".format(*linear.carried[i])
+
+
+def largest_before(i):
+    """Return the size of a state before the chunk or, unless it is only added up, before the last step."""
+    first = f"fabs({from_plane(i, 'at_chunk')})"
+    return f"fmax({first}, fabs({of_map(i, f'before{i}')}))" if i in linear.columns else first
+
+
+def every(condition):
+    return f"({condition})" if lanes == 1 else f"all({condition})"
+
+
 def start(a, row, e):
     """Load what a work-item holds of an array before its first step."""
     if part != "steps":
         return initial(a, row, e)
     i = linear.carried.index((a, row, e))
-    pointer = plane("starts", i, "at_chunk")
-    value = f"({pointer})[0]" if lanes == 1 else f"load_{access_name(linear.dtype, lanes)}({pointer}, 1, last)"
+    value = from_plane(i, "at_chunk")
     if i not in linear.roots:
         return value
     # The initial value has a sign.
@@ -171,7 +197,7 @@ void ${name}(
 % if part == "maps":
     , __global ${T(linear.dtype)} *maps, __global ${T(linear.dtype)} *starts
 % elif part == "steps":
-    , __global const ${T(linear.dtype)} *starts, __global const int *in_turn
+    , __global const ${T(linear.dtype)} *starts, __global int *in_turn, const int again
 % endif
     )
 {
@@ -207,9 +233,10 @@ void ${name}(
     % endif
     % if part == "steps":
         long at_chunk = first * ${lanes};
-        if (in_turn[member]) {
+        if (again) {
+            if (!is_rest || !in_turn[member])
+                continue;
             begin = at_chunk = 0;
-            stop = is_rest ? n : 0;
         }
     % endif
 % endif
@@ -350,7 +377,13 @@ void ${name}(
 % if condition is not None:
         long run = n;
 % endif
+% for i in linear.columns if part == "steps" else ():
+        ${V(linear.dtype)} before${i} = ${held_state(i)};
+% endfor
         for (long t = ${"begin" if part == "steps" else "0"}; t < ${"stop" if part == "steps" else "n"}; ++t) {
+% for i in linear.columns if part == "steps" else ():
+            before${i} = ${held_state(i)};
+% endfor
             ${each}
 % for a, array in enumerate(arrays):
     % for e in E(array):
@@ -411,6 +444,23 @@ void ${name}(
 % if condition is not None:
         if (chunk == 0)
             *steps_run = run;
+% endif
+% if part == "steps":
+        if (!is_rest) {
+            int agrees = 1;
+    % for i in range(len(linear.carried)):
+            {
+                const ${V(linear.dtype)} end = ${of_map(i, held_state(i))}, next = ${from_plane(i, "at_chunk + 1")};
+                const ${V(linear.dtype)} size = fmax(fabs(end), fabs(next));
+                /* Where a sum cancels, the rounding errors of larger states are left; but not where states decay. */
+                const ${V(linear.dtype)} before = fmin(${largest_before(i)}, size / ${tolerance});
+                const ${V(linear.dtype)} most = fmax(fmax(${tolerance} * size, ${rounding} * before), ${smallest});
+                agrees &= ${every("fabs(end - next) <= most")};
+            }
+    % endfor
+            if (!agrees)
+                atomic_or(in_turn + member, 1);
+        }
 % endif
         ${each}
 % if condition is not None:

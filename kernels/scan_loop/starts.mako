@@ -3,21 +3,17 @@
 ##             work-group gives the map of all ranges before its own (Hillis and Steele 1986; Blelloch 1990); then it
 ##             applies the maps of its range to the state one after the other. A work-group of one has one range.
 ## Operands    maps, starts: planes (number, member of the batch, chunk), as loop.mako has them; starts holds the states
-##             before the first chunk. in_turn: for each member whether a product of maps grows so much that digits may
-##             be lost, or where it or a state is not finite: nothing else is said about its states then.
+##             before the first chunk. in_turn: zero for each member; the steps say where the states are not good enough.
 ## NDRange     (work-groups): one for each member of the batch.
-## Invariants  `entries`: places (state, column) in a map; the diagonal is one at a state without a column. `bound`: the
-##             largest element of a map among the columns; `most`: the largest state: what was set to zero in maps does
-##             not matter to it.
-<%page args="name, dtype, states, columns, entries, bound, most, group"/>\
+## Invariants  `entries`: places (state, column) in a map; the diagonal is one at a state without a column.
+<%page args="name, dtype, states, columns, entries, group"/>\
 <%!
-from pytensor_cl.codegen.dtypes import ctype, literal
+from pytensor_cl.codegen.dtypes import ctype
 %>\
 <%
 T = ctype(dtype)
 numbers = [*(f"m{i}_{j}" for i, j in entries), *(f"v{i}" for i in range(states))]
 S = range(states)
-largest = "DBL_MAX" if dtype == "float64" else "FLT_MAX"
 
 
 def factors(i):
@@ -67,19 +63,6 @@ static inline ${name}_map ${name}_then(const ${name}_map a, const ${name}_map b)
     return both;
 }
 
-/* Comparisons with what is not a number are false. */
-static inline int ${name}_is_bounded(const ${name}_map map)
-{
-    return 1
-% for i, j in entries:
-        && fabs(map.m${i}_${j}) <= ${literal(bound, dtype) if i in columns else largest}
-% endfor
-% for i in S:
-        && fabs(map.v${i}) <= ${largest}
-% endfor
-        ;
-}
-
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_turn, const long members,
     const long chunks)
@@ -97,12 +80,8 @@ void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_
 % for i in S:
     ${T} s${i} = starts[${i} * plane + row];
 % endfor
-    int bounded = 1;
 % if group > 1:
     __local ${name}_map through[${group}];
-    __local int all_bounded;
-    if (item == 0)
-        all_bounded = 1;
     ${name}_map own;
     % for i, j in entries:
     own.m${i}_${j} = ${int(i == j)};
@@ -111,10 +90,7 @@ void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_
     own.v${i} = 0;
     % endfor
     for (long c = begin; c < end; ++c) {
-        const ${name}_map map = ${name}_load(maps, plane, row + c);
-        bounded &= ${name}_is_bounded(map);
-        own = ${name}_then(own, map);
-        bounded &= ${name}_is_bounded(own);
+        own = ${name}_then(own, ${name}_load(maps, plane, row + c));
     }
     through[item] = own;
     for (int distance = 1; distance < ${group}; distance *= 2) {
@@ -127,7 +103,6 @@ void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_
             through[item] = own;
         }
     }
-    bounded &= ${name}_is_bounded(own);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item > 0) {
         const ${name}_map before = through[item - 1];
@@ -141,9 +116,6 @@ void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_
 % endif
     for (long c = begin; c < end; ++c) {
         const ${name}_map map = ${name}_load(maps, plane, row + c);
-% if group == 1:
-        bounded &= ${name}_is_bounded(map);
-% endif
 % for i in S:
         const ${T} next${i} = ${applied(i, "map.{}".format, "s{}".format)};
 % endfor
@@ -152,14 +124,6 @@ void ${name}(__global const ${T} *maps, __global ${T} *starts, __global int *in_
         starts[${i} * plane + row + c + 1] = s${i};
 % endfor
     }
-% for i in S:
-    bounded &= fabs(s${i}) <= ${literal(most, dtype)};
-% endfor
-% if group > 1:
-    atomic_and(&all_bounded, bounded);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    bounded = all_bounded;
-% endif
     if (item == 0)
-        in_turn[member] = !bounded;
+        in_turn[member] = 0;
 }

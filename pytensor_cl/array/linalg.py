@@ -24,6 +24,7 @@ from pytensor_cl.routines.linalg.cholesky import Cholesky
 from pytensor_cl.routines.linalg.jacobi import SVD, SymmetricEigen
 from pytensor_cl.routines.linalg.lu import Determinant, Inverse, Solve
 from pytensor_cl.routines.linalg.qr import QR
+from pytensor_cl.routines.linalg.schur import Eigen
 from pytensor_cl.runtime.array import GpuArray
 
 __all__ = [
@@ -31,7 +32,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
     "matmul",
@@ -52,6 +55,13 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+class EigResult(NamedTuple):
+    """The result of `eig`."""
+
+    eigenvalues: GpuArray
+    eigenvectors: GpuArray
 
 
 class EighResult(NamedTuple):
@@ -193,6 +203,37 @@ def trace(x: GpuArray, /, *, offset: int = 0, dtype: DTypeLike = None) -> GpuArr
     `sum`.
     """
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+@takes_arrays
+def eig(x: GpuArray, /) -> EigResult:
+    """Return the eigenvalues (..., n) and the eigenvectors (..., n, n) of square matrices.
+
+    Both are complex, also where all eigenvalues are real: NumPy's dtype depends on the data. The eigenvalues are in no
+    order, but those of a conjugate pair of a real matrix follow one another. The vectors are columns of length one.
+
+    Raises `LinAlgError`, at the next wait: an element is not finite, or the iteration does not converge.
+
+    >>> import numpy as np
+    >>> import pytensor_cl.array as xp
+    >>> w, v = xp.linalg.eig(xp.asarray([[0.0, 1.0], [-1.0, 0.0]]))
+    >>> np.allclose(np.asarray(w), [1j, -1j])
+    True
+    """
+    return EigResult(*_eigen("eig", x, has_vectors=True))
+
+
+@takes_arrays
+def eigvals(x: GpuArray, /) -> GpuArray:
+    """Return the eigenvalues (..., n) of square matrices (..., n, n), complex and in no order, as in `eig`."""
+    values: GpuArray = _eigen("eigvals", x, has_vectors=False)[0]
+    return values
+
+
+def _eigen(name: str, x: GpuArray, has_vectors: bool) -> Any:
+    a = _matrices(name, x, square=True)
+    routine = _routine(a, Eigen, has_vectors=has_vectors)
+    return a.context.deferred_errors.enqueue(routine, f"linalg.{name} of shape {x.shape}", lambda: routine(a))
 
 
 @takes_arrays

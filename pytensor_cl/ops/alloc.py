@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply
 from pytensor.tensor.basic import Alloc, AllocEmpty
 
 from pytensor_cl.codegen.template import KernelSource
@@ -25,28 +25,19 @@ def _shape(extents: Iterable[Any]) -> tuple[int, ...]:
 class _Broadcast:
     """Broadcasts a value by strides of zero: no kernel, no new memory."""
 
-    def __init__(self, context: Context, repeated: tuple[bool, ...], is_constant: bool) -> None:
+    def __init__(self, context: Context, repeated: tuple[bool, ...]) -> None:
         self._context = context
         self._repeated = repeated  # per dimension of the value, whether its length is known to be one
-        self._is_constant = is_constant
-        self._constant: GpuArray | None = None  # of a constant of the host: later calls upload nothing
 
     def sources(self) -> tuple[KernelSource, ...]:
         """No kernels."""
         return ()
 
     def __call__(self, value: Any, *extents: Any) -> tuple[GpuArray, ...]:
-        array = value if isinstance(value, GpuArray) else self._uploaded(value)
+        array = value if isinstance(value, GpuArray) else self._context.from_host(np.asarray(value))
         shape = _shape(extents)
         self._check(array.shape, shape)
         return (array.with_layout(array.layout.broadcast_to(shape)),)
-
-    def _uploaded(self, value: Any) -> GpuArray:
-        array = self._constant
-        if array is None:
-            array = self._context.from_host(np.asarray(value))
-            self._constant = array if self._is_constant else None
-        return array
 
     def _check(self, have: tuple[int, ...], shape: tuple[int, ...]) -> None:
         pairs = zip(have, shape[len(shape) - len(have) :], self._repeated, strict=True)
@@ -67,8 +58,7 @@ class GpuAlloc(GpuOp):
 
     def routine(self, node: Apply, context: Context) -> Routine:
         """Return the view of the repeated value."""
-        value = node.inputs[0]
-        return _Broadcast(context, value.type.broadcastable, isinstance(value, Constant))
+        return _Broadcast(context, node.inputs[0].type.broadcastable)
 
 
 class _Empty:

@@ -81,7 +81,7 @@ class RepeatedSquares(Op):
         output_storage[0][0] = x
 
 
-@register_lift(RepeatedSquares, numba_safe=False, batched=True)
+@register_lift(RepeatedSquares, complex_too=True, numba_safe=False, batched=True)
 class GpuRepeatedSquares(GpuOp):
     """Device counterpart of `RepeatedSquares`."""
 

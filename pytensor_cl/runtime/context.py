@@ -245,7 +245,8 @@ class Context:
             refuse_pyopencl_array(array)
             array = np.asarray(array)
         dtype = array.dtype if array.dtype in self._dtypes else self.check_dtype(array.dtype)
-        if self.is_small(array.nbytes):
+        # A captured graph keeps the buffer; it cannot repeat an upload.
+        if self.is_small(array.nbytes) or (0 < array.nbytes <= SMALL_UPLOAD and self.queue.is_captured()):
             return GpuArray(self, self._buffer_of(np.ascontiguousarray(array)), dtype, _contiguous(array.shape))
         result = self.empty(array.shape, dtype)
         if array.size:

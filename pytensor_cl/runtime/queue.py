@@ -351,6 +351,10 @@ class Queue:
             self.release_done()
         self.hooks.after_wait()
 
+    def is_captured(self) -> bool:
+        """Return whether commands of the calling thread are captured."""
+        return self.capture is not None and self.capture.is_active()
+
     def note_unsupported(self, command: str) -> None:
         """Note a command that is no launch, if launches are captured."""
         if self.capture is not None:

@@ -47,6 +47,10 @@ def test_complex_matrices(context, rng):
         close(q @ r, a, "qr")
         u, s, vh = xp.linalg.svd(x)
         close((u * s[..., None, :]) @ vh, a, "svd")
+        w, v = xp.linalg.eig(x)
+        close(x @ v, np.asarray(v * w[..., None, :]), "eig")
+        total = np.trace(a, axis1=-2, axis2=-1)
+        close(xp.sum(xp.linalg.eigvals(x), axis=-1), total, "eigvals")
         w, v = xp.linalg.eigh(h)
         close((v * w[..., None, :]) @ xp.conj(xp.matrix_transpose(v)), hermitian, "eigh")
         if a.size:

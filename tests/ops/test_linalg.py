@@ -5,7 +5,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
-from pytensor.tensor.linalg.solvers.lstsq import lstsq
+from pytensor.tensor.linalg.solvers.linear_control import TRSYL
+from pytensor.tensor.linalg.solvers.lstsq import lstsq, tensorsolve
 
 import pytensor_cl
 from pytensor_cl.ops.join import GpuJoin
@@ -13,6 +14,7 @@ from pytensor_cl.ops.linalg import (
     GpuCholesky,
     GpuCholeskySolve,
     GpuDet,
+    GpuEig,
     GpuEigh,
     GpuEigvalsh,
     GpuLUFactor,
@@ -21,13 +23,15 @@ from pytensor_cl.ops.linalg import (
     GpuPivotToPermutations,
     GpuQR,
     GpuRepeatedSquares,
+    GpuSchur,
     GpuSLogDet,
     GpuSolve,
     GpuSolveLUFactorTridiagonal,
     GpuSolveTriangular,
     GpuSVD,
+    GpuTRSYL,
 )
-from tests.helpers import assert_close, assert_on_device, check_against_python, device_ops, opencl
+from tests.helpers import assert_close, assert_on_device, check_against_python, device_ops, host_ops, opencl
 
 dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
@@ -425,8 +429,10 @@ def test_complex_matrices(context, rng):
         pt.linalg.pinv(a[..., :2]),
         permutation,
         permutation @ (lower @ upper),
+        pt.linalg.expm(a),
+        tensorsolve(a[0].reshape((5, 1, 1, 5)), b[:, :1]),
     ]
-    kinds = (GpuCholesky, GpuCholeskySolve, GpuSolveTriangular, GpuSolve, GpuMatrixInverse, GpuQR)
+    kinds = (GpuRepeatedSquares, GpuCholesky, GpuCholeskySolve, GpuSolveTriangular, GpuSolve, GpuMatrixInverse, GpuQR)
     values = [rng.normal(size=(*shape, 2)).view("complex128")[..., 0] for shape in ((2, 5, 5), (5, 3))]
     f = check_against_python([a, b], outputs, (*kinds, GpuEigvalsh, GpuSVD, GpuLUFactor), values)
     cores = {type(getattr(n.op, "core_op", n.op)) for n in f.maker.fgraph.apply_nodes}
@@ -440,3 +446,44 @@ def test_determinants_and_systems_of_mixed_dtypes(context, rng):
     values[1:] = (v.view("complex64")[..., 0] for v in values[1:])
     outputs = [pt.linalg.solve(a, b, b_ndim=1), pt.linalg.det(c), *pt.linalg.slogdet(c + 1)]
     check_against_python([a, b, c], outputs, (GpuSolve, GpuDet, GpuSLogDet), values)
+
+
+def test_eigenvalues_and_schur_forms(context, rng):
+    """What does not depend on the directions of vectors: sorted values, and the products of the factors."""
+    for a in (pt.dtensor3("a"), pt.zmatrix("a")):
+        w, v = pt.linalg.eig(a)
+        forms = [pt.linalg.schur(a, output=kind) for kind in ("real", "complex")]
+        products = [z @ t @ pt.conj(z.mT) if t.type.dtype[0] == "c" else z @ t @ z.mT for t, z in forms]
+        outputs = [pt.sort(abs(w), axis=-1), pt.linalg.solve(v.mT, (v * w[..., None, :]).mT).mT, *products]
+        value = rng.integers(-9, 9, (3, 5, 5)[-a.type.ndim :]).astype(a.type.dtype)
+        f = agrees([a], outputs, (GpuEig, GpuSchur), (value,))
+        with pytest.raises(ValueError, match="square"):
+            f(value[..., 1:])
+        value[..., 0, 0] = np.nan
+        with pytest.raises(np.linalg.LinAlgError, match="must not contain infs or NaNs"):
+            f(value)
+    sorted_form = opencl([a], pt.linalg.schur(a, sort="lhp"))
+    [node] = [node for node in pytensor_cl.explain(sorted_form).host_nodes if "Schur" in str(node.op)]
+    assert node.reason == "no OpenCL kernel for Schur with sort='lhp' yet"
+
+
+def test_sylvester_and_lyapunov_equations_and_their_gradients(context, rng):
+    a, q = pt.dmatrices("a", "q")
+    batch = pt.dtensor3("batch")
+    solutions = [
+        pt.linalg.solve_sylvester(a, q, a + q),
+        pt.linalg.solve_continuous_lyapunov(a, q),
+        pt.linalg.solve_discrete_lyapunov(a, q, method="bilinear"),
+        pt.linalg.solve_sylvester(batch, q, batch),
+    ]
+    cost = sum(pt.sqr(x).sum() for x in solutions[1:3])
+    outputs = [*solutions, *pytensor.grad(cost, [a, q])]
+    values = rng.normal(size=(6, 6)) / 5, positive(rng, 6, 6), rng.normal(size=(3, 6, 6)) / 5
+    f = agrees([a, q, batch], outputs, (GpuSchur, GpuTRSYL), values)
+    on_host = {type(getattr(op, "core_op", op)).__name__ for op in host_ops(f)}
+    assert not on_host & {"Schur", "TRSYL", "SolveSylvester", "SolveBilinearDiscreteLyapunov"}, on_host
+    z = pt.zmatrix("z")
+    mixed = opencl([a, z], TRSYL()(a, z, z))
+    assert not any(isinstance(op, GpuTRSYL) for op in device_ops(mixed))  # LAPACK reads no elements below a diagonal
+    with pytest.raises(ValueError, match="incompatible"):
+        opencl([a, q], TRSYL()(a, q, a))(np.eye(3), np.eye(2))

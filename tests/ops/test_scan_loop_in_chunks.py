@@ -162,11 +162,26 @@ def test_steps_in_turn_where_maps_lose_digits(context, rng):
         (0.5 * ones, ones, np.inf),
         (stopped, ones, 1e300),
         (1e200 * ones, 0 * ones, 0.0),
+        (np.where(np.arange(STEPS) < 12, 2.0**-90, 1.0), 0 * ones, 2.0**1000),  # elements of maps are set to zero
     ]
     wanted = [one_by_one(np.asarray(a), np.asarray(b), start) for a, b, start in cases]
     np.testing.assert_array_equal(wanted[0], trace[1:])
     for (a, b, start), expected in zip(cases, wanted, strict=True):
         np.testing.assert_allclose(f(a, b, start), expected, rtol=1e-12)
+    assert methods(f) == [(PARALLEL,)]
+
+
+def test_maps_that_grow_within_a_chunk(context):
+    """Products of matrices are larger than the state, and small again at the end of a chunk: their digits are lost."""
+    w, start = pt.tensor("w", dtype="float64", shape=(None, 2, 2)), pt.tensor("start", dtype="float64", shape=(2,))
+    f = opencl([w, start], scan(lambda w, x: w @ x, sequences=[w], outputs_info=[start]))
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    powers = np.where(np.arange(STEPS) % 12 < 6, 4.0, -4.0)
+    steps = np.stack([turn @ np.diag([2**p, 2**-p]) @ turn.T for p in powers])
+    states = [turn[:, 1]]  # without the direction in which the products grow first
+    for step in steps:
+        states.append(step @ states[-1])
+    np.testing.assert_allclose(f(steps, turn[:, 1]), states[1:], atol=1e-6)
     assert methods(f) == [(PARALLEL,)]
 
 

@@ -26,17 +26,28 @@ def _signless(function):
     return lambda *inputs: [abs(x) for x in function(*inputs)]
 
 
+def _values(x):
+    """Compare the eigenvalues by their size, in order."""
+    return pt.sort(abs(ptl.eig(x)[0]))
+
+
+def _product(x):
+    """Compare what the factors of a Schur form make up, and the eigenvalues by their size."""
+    t, z = ptl.schur(x)
+    return [z @ t @ pt.conj(z.mT), pt.sort(abs(pt.diag(t)))]
+
+
 def _decompositions() -> Iterator[Probe]:
     for dtype in FLOATS:
         full, spd = FULL.astype(dtype), SPD.astype(dtype)
         yield probe(cholesky.Cholesky, ptl.cholesky, spd, variant=dtype)
-        yield probe(eigen.Eig, lambda x: abs(ptl.eig(x)[0]), full, variant=dtype, rtol=1e-3)
+        yield probe(eigen.Eig, _values, full, variant=dtype, rtol=1e-3)
         yield probe(eigen.Eigh, _signless(ptl.eigh), spd, variant=dtype, rtol=1e-3)
         yield probe(eigen.Eigvalsh, lambda x: ptl.eigvalsh(x, None), spd, variant=dtype)
         yield probe(lu.LU, lambda x: ptl.lu(x), full, variant=dtype)
         yield probe(lu.LUFactor, lambda x: ptl.lu_factor(x), full, variant=dtype)
         yield probe(qr.QR, lambda x: ptl.qr(x), full, variant=dtype)
-        yield probe(schur.Schur, _signless(ptl.schur), spd, variant=dtype, rtol=1e-3)
+        yield probe(schur.Schur, _product, spd, variant=dtype, rtol=1e-3)
         yield probe(schur.QZ, _signless(ptl.qz), full, full + spd, variant=dtype, rtol=1e-2)
         yield probe(svd.SVD, lambda x: ptl.svd(x, compute_uv=False), full, variant=dtype)
         yield probe(svd.SVD, _signless(ptl.svd), full, variant=f"vectors-{dtype}", rtol=1e-3)
@@ -104,15 +115,19 @@ def _complex() -> Iterator[Probe]:
     cases = (
         (cholesky.Cholesky, ptl.cholesky, spd),
         (eigen.Eigvalsh, lambda x: ptl.eigvalsh(x, None), spd),
+        (eigen.Eig, _values, full),
         (lu.LU, lambda x: ptl.lu(x), full),
         (lu.LUFactor, lambda x: ptl.lu_factor(x), full),
         (qr.QR, lambda x: ptl.qr(x), full),
+        (schur.Schur, _product, full),
+        (linear_control.TRSYL, linear_control.TRSYL(), np.triu(full), np.triu(spd), full),
         (svd.SVD, lambda x: ptl.svd(x, compute_uv=False), full),
         (general.Solve, lambda a, b: ptl.solve(a, b), full, rhs),
         (psd.CholeskySolve, lambda c, b: ptl.cho_solve((c, True), b, b_ndim=2), factor, rhs),
         (triangular.SolveTriangular, lambda a, b: ptl.solve_triangular(a, b, lower=True), factor, rhs),
         (inverse.MatrixInverse, ptl.inv, full),
         (inverse.MatrixPinv, ptl.pinv, full),
+        (products.Expm, ptl.expm, full / 4),
         (inverse.TensorInv, lambda x: ptl.tensorinv(x, ind=1), full.reshape(4, 2, 2)),
         (summary.Det, pt.linalg.det, full),
         (summary.SLogDet, lambda x: ptl.slogdet(x), full),

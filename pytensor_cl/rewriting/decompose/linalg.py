@@ -221,13 +221,13 @@ def _exponential(core: Expm, inputs: Sequence[Variable], dtype: str) -> list[Var
 
     N. Higham, The scaling and squaring method for the matrix exponential revisited, 2005.
     """
-    a = pt.cast(inputs[0], dtype)
+    a, real = pt.cast(inputs[0], dtype), part(dtype)
     a = _SQUARE(a, pt.eq(a.shape[-1], a.shape[-2]))
-    degree, largest = _DEGREES[dtype]
+    degree, largest = _DEGREES[real]
     norm = _largest(abs(a).sum(axis=-2))
-    known = pt.switch(pt.or_(pt.isnan(norm), pt.isinf(norm)), np.asarray(0, dtype), norm)
+    known = pt.switch(pt.or_(pt.isnan(norm), pt.isinf(norm)), np.asarray(0, real), norm)
     squarings = pt.cast(pt.maximum(pt.ceil(pt.log2(pt.maximum(known, 1e-30)) - log2(largest)), 0), "int32")
-    a = a * pt.cast(pt.exp2(-pt.cast(squarings, dtype)), dtype)[..., None, None]
+    a = a * pt.cast(pt.exp2(-pt.cast(squarings, real)), real)[..., None, None]
     row, column = _indices(a.shape[-1])
     identity = pt.cast(pt.eq(row, column), dtype)
     c = [np.asarray(v, dtype) for v in _pade_coefficients(degree)]
@@ -264,7 +264,7 @@ _FORMS: dict[type[Op], Form] = {
     TensorSolve: _tensor_solve,
 }
 
-_COMPLEX_FORMS = (Eigh, Eigvalsh, LU, MatrixPinv, SVD, Solve, TensorInv)
+_COMPLEX_FORMS = (Eigh, Eigvalsh, Expm, LU, MatrixPinv, SVD, Solve, TensorInv, TensorSolve)
 """Ops whose forms hold for complex matrices too."""
 
 

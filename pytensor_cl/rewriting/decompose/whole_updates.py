@@ -1,18 +1,24 @@
-"""Slice updates that take a whole array -> elementwise functions, and sums along other axes than new ones.
+"""Slice updates of a whole array, and conditions that hold together -> elementwise functions; sums before new axes.
 
-Both stand between elementwise functions in gradients of models, which are then fused: ``m[:, 0]`` of a maximum that
-keeps its dimensions, and sums of an array that was given a last axis.
+All stand between elementwise functions in gradients of models, which are then fused: ``m[:, 0]`` of a maximum that
+keeps its dimensions, sums of an array that was given a last axis, and checks of parameters.
 """
 
+from functools import reduce
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.tensor import add, constant, second
+from pytensor.scalar.basic import AND, OR
+from pytensor.tensor import add, and_, constant, or_, second
+from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, unflatten_index_variables
 
 _REASON = "opencl_whole_updates"
+_LOGICAL = {AND: and_, OR: or_}
+_VECTOR = (None, (0,))  # axes along which a vector is reduced
+_FEW = 16
 
 
 def _kept_axes(array: Variable, index: tuple[Any, ...]) -> list[int] | None:
@@ -74,14 +80,25 @@ def _reduced_first(node: Apply) -> Variable | None:
     return result.dimshuffle(*left)
 
 
+def _of_few(node: Apply) -> Variable | None:
+    """Return ``a & b`` for ``all([a, b])``, and ``a | b`` for ``any([a, b])``, of at most `_FEW` conditions."""
+    function = _LOGICAL.get(type(node.op.scalar_op))
+    vector = node.inputs[0].owner
+    if function is None or vector is None or not isinstance(vector.op, MakeVector) or node.op.axis not in _VECTOR:
+        return None
+    conditions = vector.inputs
+    is_short = 0 < len(conditions) <= _FEW and all(v.type.dtype == "bool" for v in conditions)
+    return reduce(function, conditions) if is_short else None
+
+
 def replace_whole_updates(fgraph: FunctionGraph) -> None:
-    """``x[:, 0] += y`` of a column -> ``x + y``; sum of ``x[:, :, None]`` -> that of x."""
+    """``x[:, 0] += y`` -> ``x + y``; sum of ``x[:, :, None]`` -> that of x; ``all([a, b])`` -> ``a & b``."""
     for node in fgraph.toposort():
         found = None
         if isinstance(node.op, IncSubtensor):
             found = _whole_update(fgraph, node)
         elif isinstance(node.op, CAReduce):
-            found = _reduced_first(node)
+            found = _reduced_first(node) or _of_few(node)
         old = node.outputs[0]
         if found is not None and found.type.dtype == old.type.dtype and found.type.ndim == old.type.ndim:
             pair = (old, old.type.filter_variable(found))

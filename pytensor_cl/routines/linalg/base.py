@@ -198,6 +198,22 @@ class BlockedRoutine(Routine):
         gemm.launch((imag,), (imag, of_right, left_real, right_imag, beta))
         gemm.launch((imag,), (imag, of_left, left_imag, right_real, one))
 
+    @cached_property
+    def _product(self) -> BatchedGemm:
+        return BatchedGemm(self.context, self.real, schedule=self.schedule)
+
+    def _new_product(self, left: GpuArray, right: GpuArray, is_transposed: bool = True) -> GpuArray:
+        """Enqueue the product of the (conjugate) transpose of `left`, or of itself, with `right`, and return it."""
+        if is_transposed:
+            left = transposed(left)
+        if not self.is_complex:
+            return self._product(left, right)[0]
+        target = self.context.empty((left.shape[0], left.shape[1], right.shape[2]), self.dtype)
+        if target.size:
+            zero, conjugated = self.real.type(0), "left" if is_transposed else ""
+            self._add_product(self._gemm, target, self._one, left, right, zero, conjugated)
+        return target
+
     def _half(self, n: int) -> int:
         """Return where a matrix of `n` rows is divided: whole blocks in the first part."""
         return ceil_div(n, 2 * self.block) * self.block

@@ -9,17 +9,15 @@ from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.routines.base.limits import ITEMS_PER_UNIT, MIN_ITEM_ELEMENTS, SMALL_GROUP_ITEMS
 from pytensor_cl.routines.base.ndrange import Sizes, ndrange
-from pytensor_cl.routines.base.routine import Routine
-from pytensor_cl.routines.elemwise.routine import Copy, contiguous
-from pytensor_cl.routines.gemm.routine import BatchedGemm
-from pytensor_cl.routines.linalg.base import stacked
+from pytensor_cl.routines.elemwise.routine import contiguous
+from pytensor_cl.routines.linalg.base import BlockedRoutine, stacked
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 from pytensor_cl.runtime.program import Kernel
 
 
-class Squares(Routine):
+class Squares(BlockedRoutine):
     """Each matrix of a batch, squared a number of times.
 
     Inputs are the matrices (..., n, n) and how often each is squared (...), of int32, which the host reads: a call
@@ -27,15 +25,12 @@ class Squares(Routine):
     """
 
     def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
-        super().__init__(context, schedule)
-        self.output_dtypes = (dtype,)
-        self._dtype = np.dtype(dtype)
-        self._product = BatchedGemm(context, self._dtype, schedule=schedule)
-        self._copies: dict[int, Copy] = {}
+        super().__init__(context, dtype, schedule)
 
     def sources(self) -> tuple[KernelSource, ...]:
         """Return the kernels of the product."""
-        return (*self._product.sources(), self._select_source)
+        product = self._gemm if self.is_complex else self._product
+        return (*product.sources(), self._select_source)
 
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layout of the powers.
@@ -54,7 +49,7 @@ class Squares(Routine):
 
     @cached_property
     def _select_source(self) -> KernelSource:
-        return kernel_source("linalg/select", ctype=ctype(self._dtype), schedule=self.schedule)
+        return kernel_source("linalg/select", ctype=ctype(self.real), schedule=self.schedule)
 
     def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
         """Read the numbers, and enqueue the products; the output is C-contiguous."""
@@ -65,16 +60,14 @@ class Squares(Routine):
         highest = int(np.asarray(counts, dtype=np.int64).max())
         counts = contiguous(counts)
         target = stacked(output)
-        if x.ndim not in self._copies:
-            self._copies[x.ndim] = Copy(self.context, self._dtype.name, x.ndim, self._dtype.name, self.schedule)
-        self._copies[x.ndim].launch((output,), (x,))
+        self._copy(x, output)
         for step in range(highest):
-            (square,) = self._product(target, target)
-            self._take(target, square, counts, step)
+            self._take(target, self._new_product(target, target, is_transposed=False), counts, step)
 
     def _take(self, target: GpuArray, square: GpuArray, counts: GpuArray, step: int) -> None:
-        count, size = target.shape[0], target.shape[1] * target.shape[2]
-        offsets = [np.int64(v.layout.offset) for v in (counts, target, square)]
+        numbers_of = 1 + self.is_complex  # real numbers in an element
+        count, size = target.shape[0], target.shape[1] * target.shape[2] * numbers_of
+        offsets = [np.int64(counts.layout.offset), *(np.int64(v.layout.offset * numbers_of) for v in (target, square))]
         numbers = np.int64(count), np.int64(size), np.int32(step)
         kernel = self._select
         work: Sizes

@@ -1,7 +1,6 @@
 """QR factors by Householder reflections."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -9,8 +8,7 @@ import numpy as np
 
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
-from pytensor_cl.routines.gemm.routine import BatchedGemm
-from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument
 from pytensor_cl.routines.linalg.limits import COMPLEX_REFLECTIONS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -39,22 +37,6 @@ class Householder(BlockedRoutine):
 
     template = "linalg/qr"
 
-    @cached_property
-    def _product(self) -> BatchedGemm:
-        return BatchedGemm(self.context, self.real, schedule=self.schedule)
-
-    def _transposed_product(self, left: GpuArray, right: GpuArray, is_transposed: bool = True) -> GpuArray:
-        """Enqueue the product of the (conjugate) transpose of `left`, or of itself, with `right`, and return it."""
-        if is_transposed:
-            left = transposed(left)
-        if not self.is_complex:
-            return self._product(left, right)[0]
-        target = self.context.empty((left.shape[0], left.shape[1], right.shape[2]), self.dtype)
-        if target.size:
-            zero, conjugated = self.real.type(0), "left" if is_transposed else ""
-            self._add_product(self._gemm, target, self._one, left, right, zero, conjugated)
-        return target
-
     @property
     def _width(self) -> int:
         return COMPLEX_REFLECTIONS if self.is_complex else min(32, self.block)
@@ -77,7 +59,7 @@ class Householder(BlockedRoutine):
             vectors = self.context.empty((count, m - first, width), self.dtype)
             sizes = SIZES.pack_values(*vectors.shape, 0)
             self._each("vectors", vectors.size, sizes, (rows_of(panel, 0, m - first, 0, width), vectors))
-            factor = self._transposed_product(vectors, vectors)
+            factor = self._new_product(vectors, vectors)
             kernel = self._kernel("factor")
             arguments = SIZES.pack_values(count, width, width, 0), strides_argument(factor), taus.buffer, factor.buffer
             kernel.launch(self.context.queue, *self._grid(kernel, count), *arguments)
@@ -102,8 +84,8 @@ class Householder(BlockedRoutine):
     def _reflect(self, reflection: BlockReflection, target: GpuArray, is_transposed: bool) -> None:
         """Enqueue the product of the reflections of a panel, or its transpose, with rows of a matrix, in place."""
         _, vectors, factor = reflection
-        inner = self._transposed_product(vectors, target)
-        inner = self._transposed_product(factor, inner, is_transposed)
+        inner = self._new_product(vectors, target)
+        inner = self._new_product(factor, inner, is_transposed)
         self._subtract_product(target, vectors, inner)
 
     def _fits_lanes(self, shape: tuple[int, ...], columns: int) -> bool:

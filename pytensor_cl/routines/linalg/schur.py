@@ -1,14 +1,12 @@
 """Schur forms, eigenvalues and eigenvectors of general square matrices, by QR iterations."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.base.routine import Checked
-from pytensor_cl.routines.gemm.routine import BatchedGemm
 from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, stacked, strides_argument, transposed
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -123,10 +121,6 @@ class Eigen(_QRIteration, Checked):
         self.has_vectors = has_vectors
         self.output_dtypes = (np.result_type(self.dtype, "complex64").name,) * (1 + has_vectors)
 
-    @cached_property
-    def _product(self) -> BatchedGemm:
-        return BatchedGemm(self.context, self.real, schedule=self.schedule)
-
     def layout(self, *inputs: Layout) -> tuple[Layout, ...]:
         """Return the layouts of the values and of the vectors.
 
@@ -171,8 +165,4 @@ class Eigen(_QRIteration, Checked):
         buffers = notes.buffer, t.buffer, x.buffer
         kernel.launch(self.context.queue, *self._grid(kernel, count * n), SIZES.pack_values(*t.shape, 0), *buffers)
         left, right = (x, zt) if self.schedule == "cpu" else (transposed(zt), x)
-        if not self.is_complex:
-            return self._product(left, right)[0]
-        y = self.context.empty(x.shape, self.dtype)
-        self._add_product(self._gemm, y, self._one, left, right, self.real.type(0))
-        return y
+        return self._new_product(left, right, is_transposed=False)

@@ -151,8 +151,6 @@ class ChunkedLoop:
                 states=len(linear.carried),
                 columns=linear.columns,
                 entries=linear.entries,
-                bound=float(np.finfo(linear.dtype).eps ** -0.5),
-                most=linear.most,
                 group=group,
             )
             return self._limits.kernel(source, None, group), group
@@ -172,7 +170,8 @@ class ChunkedLoop:
         kernel, group = self._starts
         numbers = np.int64(members), np.int64(chunks.number)
         kernel.launch(queue, (group * members,), (group,), maps, starts, in_turn, *numbers)
-        self._launch("steps", chunks, given, starts, in_turn)
+        for again in (0, 1):
+            self._launch("steps", chunks, given, starts, in_turn, np.int32(again))
 
     def _free_steps(self, given: LoopArguments) -> int:
         """Return how many of the first steps write into all outputs or, for outputs with the last rows only, none."""

@@ -5,6 +5,8 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 SEQUENCE = "sequence"
 """Read in each step: row t."""
 CONSTANT = "constant"
@@ -105,13 +107,18 @@ class LinearStep(NamedTuple):
 
     @property
     def negligible(self) -> float:
-        """Elements of maps below this are set to zero; no state is larger than `most`."""
+        """Elements of maps below this are set to zero, and states may differ by as much."""
         return 2.0 ** {"float32": -120, "float64": -1000}[self.dtype]
 
     @property
-    def most(self) -> float:
-        """The largest state, in absolute value, to which maps are applied."""
-        return 2.0 ** {"float32": 90, "float64": 900}[self.dtype]
+    def tolerance(self) -> float:
+        """Relative difference of a state behind a chunk from that before the next one, at most."""
+        return float(np.finfo(self.dtype).eps ** 0.5)
+
+    @property
+    def rounding(self) -> float:
+        """The same, relative to the state of the step before."""
+        return float(1024 * np.finfo(self.dtype).eps)
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:

@@ -161,3 +161,18 @@ def test_kernels_that_cannot_be_merged(change):
     assert part_of(launch, KernelSource(f"f{hash(change)}", text), "f") is None
     assert part_of(launch, KernelSource("g", "static int g; __kernel void f(float x) { }"), "f") is not None
     assert part_of(launch._replace(local_size=None), KernelSource("g", text), "f") is None
+
+
+def test_values_of_the_host_do_not_keep_a_call_from_being_captured(apart, rng):
+    """A graph cannot repeat the upload of a fill value: its buffer is made with the value."""
+    x, i, s = pt.fvector("x"), pt.lvector("i"), pt.fscalar("s")
+    f = opencl([x, i, s], [pt.inc_subtensor(pt.zeros(9, "float32")[i], x), pt.set_subtensor(x[i[:2]], s * 2)])
+    i_value = np.array([1, 8, 1, 3])
+    for k in range(CALLS):
+        a, scale = rng.normal(size=4).astype("float32"), np.float32(k // 4)
+        filled, kept = np.zeros(9, "float32"), a.copy()
+        np.add.at(filled, i_value % 4, a)
+        kept[[1, 0]] = 2 * scale
+        for got, wanted in zip(f(a, i_value % 4, scale), (filled, kept), strict=True):
+            np.testing.assert_allclose(got, wanted, 1e-6)
+    assert f.vm.executor.replay_count and not explain(f).not_captured

@@ -87,3 +87,17 @@ def test_nodes_whose_other_clients_are_in_composites(context, on_device, rng):
     np.testing.assert_allclose(second, -wanted * values[0].sum(axis=0), rtol=1e-5, atol=1e-5)
     names = [str(op) for op in device_ops(f) if isinstance(op, GpuElemwise)]
     assert not any(name in ("GpuNeg", "GpuExp") for name in names)
+
+
+def test_conditions_that_hold_together(context, on_device):
+    """They are one elementwise function with what reads them, without a vector of them and its reduction."""
+    x, s = pt.fvector("x"), pt.fscalar("s")
+    sure, possible = pt.all([(x > 0).all(), (x < 2).all(), s > 1]), pt.any([(x > 9).any(), s > 3])
+    f = opencl([x, s], [pt.switch(sure, x, -x), possible])
+    assert device_ops(f) and not any("MakeVector" in str(op) for op in device_ops(f))
+    for value, scale in (([1, 0.5], 2), ([1, 0.5], 0), ([1, -1], 2), ([1, 10], 4)):
+        value = np.array(value, "float32")
+        is_sure = ((value > 0) & (value < 2)).all() and scale > 1
+        first, second = f(value, np.float32(scale))
+        np.testing.assert_array_equal(first, value if is_sure else -value)
+        assert second == (scale > 3 or (value > 9).any())

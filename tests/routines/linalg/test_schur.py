@@ -7,10 +7,10 @@ from scipy.optimize import linear_sum_assignment
 
 from pytensor_cl.routines.linalg.schur import Eigen, Schur
 from pytensor_cl.routines.linalg.sylvester import TriangularSylvester
+from tests.helpers import sweep
 
-kinds = pytest.mark.parametrize(
-    ("schedule", "dtype"), [("cpu", "float64"), ("simt", "float32"), ("cpu", "complex128"), ("simt", "complex64")]
-)
+KINDS = (("cpu", "float64"), ("simt", "float32"), ("cpu", "complex128"), ("simt", "complex64"))
+kinds = sweep(("schedule", "dtype"), KINDS, KINDS[1:3])
 
 
 def general(rng, shape, dtype):
