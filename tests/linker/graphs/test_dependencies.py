@@ -27,7 +27,7 @@ def x():
 
 
 def dispatched(context, f):
-    """Return the numbers of kernels of each launch of the only captured graph; none where kernels are launched alone."""
+    """How many kernels each launch of the only captured graph runs; nothing where kernels are launched one by one."""
     (captured,) = f.vm.executor.graphs.values()
     counts = [len(step.sequence) for step in captured.sequences]
     assert sum(counts) == captured.kernels
