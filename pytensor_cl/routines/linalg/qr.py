@@ -8,7 +8,7 @@ import numpy as np
 
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
-from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, rows_of, stacked, strides_argument
 from pytensor_cl.routines.linalg.limits import COMPLEX_REFLECTIONS
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
