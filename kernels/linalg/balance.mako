@@ -1,6 +1,6 @@
-## balance: copies the matrices of a batch, and balances them: rows and columns are interchanged so that eigenvalues that
-## can be read off the matrix stand at its ends, and with `whole` they are scaled by powers of two so that their norms
-## are near each other.
+## balance: copies the matrices of a batch, and balances them: rows and columns are interchanged so that eigenvalues
+## that can be read off the matrix stand at its ends, and with `whole` they are scaled by powers of two so that their
+## norms are near each other.
 ##
 ## Algorithm  Interchanges: LAPACK's gebal. Powers of two: the ratio of the norms of a column and its row, rounded; they
 ##            are taken where they make the sum of both norms smaller by a twentieth.
@@ -10,7 +10,7 @@
 ##            columns, and the power of two that the matrix was divided by.
 ##            `kind`: C type of an element, `T` of a real number; `largest`, `square`, `is_zero`, `is_finite`: of an
 ##            element, {}.
-## NDRange    Work-items loop over the matrices.
+## NDRange    LINALG_EACH of the matrices.
 ## Invariant  Scales are between 2^-`bound` and 2^`bound`: products with them are normal numbers.
 ## Reference  B. Parlett and C. Reinsch, Balancing a matrix for calculation of eigenvalues and eigenvectors, 1969; R.
 ##            James, J. Langou and B. Lowery, On matrix balancing and eigenvector computation, 2014.

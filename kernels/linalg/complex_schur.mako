@@ -18,11 +18,12 @@ epsilon, smallest, greatest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v i
 faint, raise_by, lower_by = ("0x1p-39f", "0x1p60f", "0x1p-60f") if T == "float" else ("0x1p-450", "0x1p500", "0x1p-500")
 threshold = "0x1p10f" if T == "float" else "0x1p40"
 times, conj, over, size_of = (f"linalg_{v}_{Z}" for v in ("times", "conj", "over", "size"))
+sum_of_parts = f"{size_of}({{0}})"
 is_finite = f"fabs({{0}}.x) <= {greatest} && fabs({{0}}.y) <= {greatest}"
 swapped = "s" + "".join("0123456789abcdef"[lane ^ 1] for lane in range(lanes))
 alternating = ", ".join(["1, -1"] * (lanes // 2))
 %>
-${balancing.balance(name, Z, T, one_item_groups, f"{size_of}({{0}})", "dot({0}, {0})", "!any({0} != 0)", is_finite, schedule)}
+${balancing.balance(name, Z, T, one_item_groups, sum_of_parts, "dot({0}, {0})", "!any({0} != 0)", is_finite, schedule)}
 /* The square root with a real part that is not negative. */
 static ${Z} ${name}_root(const ${Z} a)
 {

@@ -1,5 +1,5 @@
-## linalg_dot_T(x, y, n) and linalg_add_T(y, factor, x, n), which is y += factor * x, of n neighbours; schedule cpu. After
-## common.mako.
+## linalg_dot_T(x, y, n), and linalg_add_T(y, factor, x, n), which is y += factor * x, of n neighbours; schedule cpu.
+## After common.mako.
 <%page args="ctype, lanes"/>
 <% V = f"{ctype}{lanes}" %>\
 #ifndef LINALG_DOT_${ctype}

@@ -1,21 +1,22 @@
 ## Schur forms A = Z T Z^T of a batch of real matrices, where T is block triangular, and what eigenvectors need of them.
 ##
-## Algorithm  `_balance`: see balance.mako. `_reduce`: to Hessenberg form by reflections, and their product. `_iterate`:
-##            QR steps with two shifts at once, until all blocks of the diagonal have one row or two; those of two rows
-##            get equal elements on the diagonal, or become triangular. Elements below the diagonal are taken for zero
-##            by the criterion of Ahues and Tisseur, as in LAPACK's lahqr. `_finish`: T, multiplied by the power of two,
-##            and Z; NaN where the status is not zero. `_vectors`: the eigenvectors of T by substitution. `_normalise`:
-##            eigenvalues and eigenvectors of length one, as complex numbers; of a complex vector the largest element
-##            is real, as in LAPACK's geev.
-## Operands   h, zt: C-contiguous; T and the transpose of Z, which is D P Q: the permutation P and the scales D of
-##            `_balance` are in it. notes, scales: of `_balance`. spare: n numbers for each work-item or work-group.
-##            x: real parts of the vectors, then imaginary parts; vectors are rows on schedule cpu, columns on simt.
-##            `whole`: whether there is Z, and T is whole, for `_reduce` and `_iterate`.
-## Invariant  The status is 1 if an element of A is not finite, 2 if `_iterate` has not converged after 30 steps for each
-##            row. Later kernels leave such matrices alone.
+## Algorithm  `_balance`: see balance.mako. `_reduce`: to Hessenberg form by reflections. `_form`: their product.
+##            `_iterate`: QR steps with two shifts at once, until all blocks of the diagonal have one row or two; those
+##            of two rows get equal elements on the diagonal, or become triangular. Elements below the diagonal are taken
+##            for zero by the criterion of Ahues and Tisseur, as in LAPACK's lahqr. `_finish`: T, multiplied by the power
+##            of two, and Z; NaN where the status is not zero. `_vectors`: the eigenvectors of T by substitution.
+##            `_normalise`: eigenvalues and eigenvectors of length one, as complex numbers; of a complex vector the
+##            largest element is real, as in LAPACK's geev.
+## Operands   h, zt: C-contiguous; T and the transpose of Z, which is P D Q: the permutation P and the scales D of
+##            `_balance` are in it. notes, scales: of `_balance`. reflections: row k has the vector of step k after its
+##            element k, which is the factor. spare: n numbers for each work-item. x: real parts of the vectors, then
+##            imaginary parts; vectors are rows on schedule cpu, columns on simt. `whole`: whether T is whole and there
+##            is Z, for `_iterate`; whether there are vectors, for `_normalise`.
+## Invariant  The status is 1 if an element of A is not finite, 2 if `_iterate` has not converged after 30 steps for
+##            each row. Later kernels leave such matrices alone.
 ## NDRange    `_reduce`, `_iterate`: LINALG_UNITS of matrices. The work-items of a group share columns or rows; all of
-##            them decide the same from what is in global memory. `_vectors`, `_normalise`: work-items loop over the
-##            vectors, `_finish`: over the rows.
+##            them decide the same from what is in global memory. `_balance`: LINALG_EACH of matrices; `_form`,
+##            `_finish`, `_vectors`, `_normalise`: LINALG_EACH of rows or vectors.
 ## Reference  Golub and Van Loan, Matrix Computations, 7.4 and 7.5; M. Ahues and F. Tisseur, A new deflation criterion
 ##            for the QR algorithm, 1997.
 <%page args="name, ctype, lanes, block, group, schedule"/>
@@ -29,8 +30,9 @@ sync = "" if is_cpu else "barrier(CLK_GLOBAL_MEM_FENCE);"
 epsilon, smallest, greatest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v in ("EPSILON", "MIN", "MAX"))
 faint, raise_by, lower_by = ("0x1p-39f", "0x1p60f", "0x1p-60f") if T == "float" else ("0x1p-450", "0x1p500", "0x1p-500")
 threshold = "0x1p10f" if T == "float" else "0x1p40"
+is_finite = f"fabs({{0}}) <= {greatest}"
 %>
-${balancing.balance(name, T, T, one_item_groups, "fabs({0})", "{0} * {0}", "{0} == 0", f"fabs({{0}}) <= {greatest}", schedule)}
+${balancing.balance(name, T, T, one_item_groups, "fabs({0})", "{0} * {0}", "{0} == 0", is_finite, schedule)}
 /* The reflection I - tau (1, u, v)^T (1, u, v) that makes two elements below `head` zero; returns the new head. */
 static ${T} ${name}_reflection(${T} head, ${T} u, ${T} v, ${T} *tau, ${T} *first, ${T} *second)
 {

@@ -3,8 +3,8 @@
 ## Algorithm  LAPACK's trsyl: blocks of X, of at most two rows and two columns, from the left to the right, and from the
 ##            last rows to the first ones, are small linear systems, solved by elimination with complete pivoting.
 ##            Pivots that are no larger than the rounding errors of A and B are replaced.
-## Operands   a: rows x rows, and b: columns x columns, with contiguous rows. xt: columns x rows, C-contiguous; holds the
-##            transpose of C before and of X after.
+## Operands   a: rows x rows, and b: columns x columns, with contiguous rows. xt: columns x rows, C-contiguous; holds
+##            the transpose of C before and of X after.
 ## Invariant  Elements below the diagonal of a and b are read directly below it only; no two that are neighbours may
 ##            differ from zero.
 ## NDRange    LINALG_UNITS of matrices; the work-items of a group share rows.
@@ -12,7 +12,6 @@
 <%page args="name, ctype, lanes, block, group, schedule"/>
 <%
 T, is_cpu = ctype, schedule == "cpu"
-V = f"{T}{lanes}"
 sync = "" if is_cpu else "barrier(CLK_GLOBAL_MEM_FENCE);"
 epsilon, smallest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v in ("EPSILON", "MIN"))
 %>

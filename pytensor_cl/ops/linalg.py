@@ -267,8 +267,8 @@ class GpuQR(GpuOp):
         return QR(context, node.outputs[0].type.dtype, _core(self.host).mode)
 
 
-LARGEST_FOR_ROTATIONS = 128
-"""Length of the shorter side above which LAPACK is faster than rotations, whatever the device."""
+LARGEST_FOR_ITERATIONS = 128
+"""Length of the shorter side above which LAPACK is faster than rotations and QR steps, whatever the device."""
 
 
 def _refuse_large(node: Apply, info: DeviceInfo) -> NoKernel | None:
@@ -278,7 +278,7 @@ def _refuse_large(node: Apply, info: DeviceInfo) -> NoKernel | None:
     if name == "Eigh" and is_complex(node.inputs[0].type.dtype):
         return NoKernel("PyTensor's type of the eigenvectors of a complex matrix is real")
     sides = node.inputs[0].type.shape[-2:]
-    if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST_FOR_ROTATIONS:
+    if config.opencl__placement != "device" and None not in sides and min(sides) > LARGEST_FOR_ITERATIONS:
         return NoKernel(f"LAPACK is faster for {name} of large matrices ({sides[0]} x {sides[1]})")
     return None
 
@@ -313,7 +313,7 @@ class GpuEigvalsh(GpuOp):
         return SymmetricEigen(context, _matrix_dtype(node), lower=lower, has_vectors=False)
 
 
-@register_lift(eigen.Eig, complex_too=True, numba_safe=False, batched=True)
+@register_lift(eigen.Eig, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_large)
 class GpuEig(GpuOp):
     """Device counterpart of `Eig`, alone or in a Blockwise."""
 
@@ -327,7 +327,9 @@ class GpuEig(GpuOp):
 
 def _refuse_sorted(node: Apply, info: DeviceInfo) -> NoKernel | None:
     sort = _core(node.op).sort
-    return None if sort is None else NoKernel(f"no OpenCL kernel for Schur with sort={sort!r} yet")
+    if sort is not None:
+        return NoKernel(f"no OpenCL kernel for Schur with sort={sort!r} yet")
+    return _refuse_large(node, info)
 
 
 @register_lift(schur.Schur, complex_too=True, numba_safe=False, batched=True, refuse=_refuse_sorted)
