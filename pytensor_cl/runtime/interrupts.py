@@ -10,8 +10,10 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from pytensor_cl import kept_threads
 from pytensor_cl.forks import at_fork
 
 LONG_WAIT_SECONDS = 0.25
@@ -38,7 +40,7 @@ class _Handler:
         except BaseException as error:
             if self.raised is None and not self._has_ended.is_set():
                 self.raised = error
-                threading.Thread(target=self._send_again, args=(number,), daemon=True).start()
+                kept_threads.start(partial(self._send_again, number), "pytensor-cl signals")
             raise
 
     def _send_again(self, number: int) -> None:

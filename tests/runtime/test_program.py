@@ -9,6 +9,7 @@ import pytest
 
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
+from pytensor_cl.runtime import interrupts
 from pytensor_cl.runtime.context import open_context
 from pytensor_cl.runtime.program import assemble
 
@@ -46,6 +47,13 @@ def test_new_kernels_ask_the_driver_for_their_name_alone(fresh, monkeypatch):
     kernel, asked = fresh.kernel(scale("a")), []
     monkeypatch.setattr(type(fresh.build([scale("a")])[0]), "__getattr__", lambda program, name: asked.append(name))
     assert fresh.programs.clone(kernel.handle).handle.function_name == "a" and not asked
+
+
+def test_programs_of_users_are_built_by_a_thread_that_is_kept_if_any_is(fresh, monkeypatch):
+    monkeypatch.setattr(interrupts, "_idle", [])
+    monkeypatch.setattr(fresh.programs, "_keeps_thread", True)
+    fresh.programs.build_own("__kernel void f() {}", (), is_fresh=True)
+    assert len(interrupts._idle) == 1
 
 
 def test_unused_programs_are_dropped(fresh, monkeypatch):

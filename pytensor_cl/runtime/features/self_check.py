@@ -19,9 +19,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 
+from pytensor_cl import kept_threads
 from pytensor_cl.codegen.announcement import announce
 from pytensor_cl.codegen.folders import free_bytes
 from pytensor_cl.errors import UnusableDevice
@@ -251,7 +251,7 @@ def _read_results(process: "subprocess.Popen[bytes]", job: bytes) -> tuple[dict[
             lines.put(line)
         lines.put(None)
 
-    Thread(target=read, daemon=True).start()
+    kept_threads.start(read, "pytensor-cl self-check")
     results: dict[str, ProbeResult] = {}
     while True:
         try:
