@@ -27,11 +27,11 @@ def x():
 
 
 def dispatched(context, f):
-    """How many kernels each launch of the only captured graph runs; nothing where kernels are launched one by one."""
+    """How many kernels each sequence of the only captured graph runs."""
     (captured,) = f.vm.executor.graphs.values()
     counts = [len(step.sequence) for step in captured.sequences]
     assert sum(counts) == captured.kernels
-    assert captured.launches == (len(counts) if context.batch_launcher else captured.kernels)
+    assert captured.launches == len(counts) if context.batch_launcher else captured.launches <= captured.kernels
     return counts
 
 
