@@ -186,8 +186,8 @@ class Value:
         return self._compare("!=", self)
 
     def is_true(self) -> Mask:
-        """Return where the value is not zero."""
-        return self._compare("!=", 0)
+        """Return where the value is not zero; float16 is stored as its bits, and those of -0.0 are not zero."""
+        return self.promote_half()._compare("!=", 0)
 
     def call(self, function: str, *others: Operand) -> "Value":
         """Apply an OpenCL built-in that keeps the type, or what replaces it for vectors."""

@@ -31,14 +31,14 @@ MIXED = (
     ("int8", "float16"),
     ("float16", "float32"),
 )
-TERNARY = (("float32", "float32", "float32"), ("bool", "float32", "float64"), ("int32", "int8", "int8"))
+TERNARY = (("float32",) * 3, ("bool", "float32", "float64"), ("int32", "int8", "int8"), ("float16",) * 3)
 TUPLES = (*((d,) for d in DTYPES), *((d, d) for d in DTYPES), *MIXED, *TERNARY)
 
 # Vector code takes six times as long to build as scalar code: for it one dtype of each kind.
 FEWER = {("int32",), ("uint8",), ("int8", "int8"), ("int64", "int64"), ("float16", "float16"), *MIXED[1:3], *MIXED[5:]}
 CASES = [("simt", d) for d in TUPLES] + [("cpu", d) for d in TUPLES if d not in FEWER]
 # Other drivers have float64 in tests/ops/test_elemwise.py.
-ELSEWHERE = (("int8",), ("float16",), ("float32",), ("int32",) * 2, ("float32",) * 2, ("bool", "float32"), TERNARY[2])
+ELSEWHERE = (("int8",), ("float16",), ("float32",), ("int32",) * 2, ("float32",) * 2, ("bool", "float32"), *TERNARY[2:])
 ELSEWHERE = [("cpu", dtypes) for dtypes in ELSEWHERE]
 
 # For integers and float16 these show that the input is cast; the functions themselves are tested with wider floats.
