@@ -71,6 +71,7 @@ class DeviceTreeChains(TreeChains):
     numbers of steps and of draws alone, so they are the same in each run with the same seed.
     """
 
+    place = "device"
     context: Context
 
     def _compile(self, mode: object) -> Any:
@@ -208,6 +209,9 @@ class DeviceTreeChains(TreeChains):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
         trees, upload = self._trees, self.context.from_host
+        real = state["trees"][0].dtype
+        if real != trees.real:
+            raise ValueError(f"the checkpoint has trees of {real}, and this device computes them in {trees.real}")
         trees.state = TreeState(*(upload(np.array(part)) for part in state["trees"]))
         trees.store(*state["ring"])
         trees.records = upload(np.array(state["records"]))

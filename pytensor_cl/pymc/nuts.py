@@ -31,6 +31,8 @@ _INTEGER = ("n_steps", "tree_depth")
 class TreeChains:
     """Chains whose trees are on the host, and the function that computes their gradients on the device."""
 
+    place = "host"
+
     def __init__(
         self, density: ModelDensity, chains: int, seed: np.random.SeedSequence, mode: object, max_steps: int
     ) -> None:

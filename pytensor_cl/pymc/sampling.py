@@ -221,6 +221,8 @@ def sample(
         seed = None if random_seed is None else [int(word) for word in seeds.generate_state(4)]
         file = Checkpoint(checkpoint, {**_arguments(call), **starts, "random_seed": seed})
         saved = file.load()
+        if saved is not None:
+            call = call._replace(trees=saved["trees"])
     begun = perf_counter()
     with _always_device():
         if sampler == "smc":
@@ -234,7 +236,8 @@ def sample(
 
     def save(now: bool) -> None:
         if file is not None and (now or file.is_due):
-            file.save({"run": run.state_dict(), "tempering": tempering})
+            trees = state.place if isinstance(state, TreeChains) else None
+            file.save({"run": run.state_dict(), "tempering": tempering, "trees": trees})
 
     try:
         run.go(callback, save)

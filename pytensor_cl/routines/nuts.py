@@ -105,7 +105,7 @@ class DeviceTrees:
             return context.from_host(np.zeros(shape, dtype))
 
         self.state = TreeState(
-            zeros(chains, slots, size),
+            context.empty((chains, slots, size), self.real),  # a tree writes what it reads, and this may be gigabytes
             zeros(chains, 10 * self.real.itemsize + 16, dtype="uint8"),
             zeros(chains, size),
             zeros(chains, size),
