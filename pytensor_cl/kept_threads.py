@@ -13,7 +13,7 @@ from typing import Any
 
 from pytensor_cl.forks import at_fork
 
-__all__ = ["Work", "keep_threads", "start"]
+__all__ = ["Timer", "Work", "keep_threads", "start"]
 
 
 class Work:
@@ -79,6 +79,30 @@ def start(run: Callable[[], Any], name: str, is_awaited: bool = False) -> Work:
     _under_way.add(work)
     works.put(work)
     return work
+
+
+class Timer:
+    """Calls a function after some seconds, unless it is cancelled; with methods of `threading.Timer`.
+
+    `work`: that of its thread; None before `start`.
+    """
+
+    def __init__(self, seconds: float, function: Callable[[], Any]) -> None:
+        self._seconds, self._function = seconds, function
+        self._is_cancelled = threading.Event()
+        self.work: Work | None = None
+
+    def start(self) -> None:
+        """Begin to wait. Raises `RuntimeError`: there can be no new thread, as the interpreter shuts down."""
+        self.work = start(self._run, "pytensor-cl timer")
+
+    def cancel(self) -> None:
+        """Call nothing, unless that has begun."""
+        self._is_cancelled.set()
+
+    def _run(self) -> None:
+        if not self._is_cancelled.wait(self._seconds):
+            self._function()
 
 
 def _wait() -> None:
