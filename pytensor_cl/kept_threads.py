@@ -8,12 +8,14 @@ import atexit
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
 from pytensor_cl.forks import at_fork
 
-__all__ = ["Timer", "Work", "keep_threads", "start"]
+__all__ = ["Timer", "Work", "keep_threads", "pool", "start"]
 
 
 class Work:
@@ -105,6 +107,12 @@ class Timer:
             self._function()
 
 
+@cache
+def pool(count: int, name: str) -> ThreadPoolExecutor:
+    """Return the executor of so many threads for one purpose, which end with the process."""
+    return ThreadPoolExecutor(count, name)
+
+
 def _wait() -> None:
     for work in list(_under_way):
         if work.is_awaited:
@@ -113,6 +121,7 @@ def _wait() -> None:
 
 def _after_fork() -> None:
     """A forked process has only the thread that forked."""
+    pool.cache_clear()
     _idle.clear()
     for work in _under_way:
         work.ended = threading.Event()  # another thread may have held the lock in it
