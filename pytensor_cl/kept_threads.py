@@ -8,12 +8,14 @@ import atexit
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
 from pytensor_cl.forks import at_fork
 
-__all__ = ["Work", "keep_threads", "start"]
+__all__ = ["Timer", "Work", "keep_threads", "pool", "start"]
 
 
 class Work:
@@ -81,6 +83,36 @@ def start(run: Callable[[], Any], name: str, is_awaited: bool = False) -> Work:
     return work
 
 
+class Timer:
+    """Calls a function after some seconds, unless it is cancelled; with methods of `threading.Timer`.
+
+    `work`: that of its thread; None before `start`.
+    """
+
+    def __init__(self, seconds: float, function: Callable[[], Any]) -> None:
+        self._seconds, self._function = seconds, function
+        self._is_cancelled = threading.Event()
+        self.work: Work | None = None
+
+    def start(self) -> None:
+        """Begin to wait. Raises `RuntimeError`: there can be no new thread, as the interpreter shuts down."""
+        self.work = start(self._run, "pytensor-cl timer")
+
+    def cancel(self) -> None:
+        """Call nothing, unless that has begun."""
+        self._is_cancelled.set()
+
+    def _run(self) -> None:
+        if not self._is_cancelled.wait(self._seconds):
+            self._function()
+
+
+@cache
+def pool(count: int, name: str) -> ThreadPoolExecutor:
+    """Return the executor of so many threads for one purpose, which end with the process."""
+    return ThreadPoolExecutor(count, name)
+
+
 def _wait() -> None:
     for work in list(_under_way):
         if work.is_awaited:
@@ -89,6 +121,7 @@ def _wait() -> None:
 
 def _after_fork() -> None:
     """A forked process has only the thread that forked."""
+    pool.cache_clear()
     _idle.clear()
     for work in _under_way:
         work.ended = threading.Event()  # another thread may have held the lock in it

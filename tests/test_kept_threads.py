@@ -57,6 +57,17 @@ def test_a_kept_thread_keeps_nothing_of_its_work_and_survives_an_error(monkeypat
     assert errors == ["of the work"] and gone() is None and thread.is_alive()
 
 
+def test_a_timer_calls_a_function_unless_it_is_cancelled():
+    called = []
+    for seconds in (0, 600):
+        timer = kept_threads.Timer(seconds, lambda: called.append(0))
+        timer.start()
+        if seconds:
+            timer.cancel()
+        timer.work.join(60)
+        assert not timer.work.is_alive() and called == [0]
+
+
 def test_the_process_waits_for_awaited_work_alone_and_a_fork_for_none():
     script = """
         import os, threading

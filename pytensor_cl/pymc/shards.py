@@ -1,11 +1,11 @@
 """Chains that are divided among several devices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from pytensor_cl import kept_threads
 from pytensor_cl.pymc.checkpoint import load_state_dict, state_dict
 from pytensor_cl.pymc.density import ModelDensity
 from pytensor_cl.pymc.hamiltonian import Hamiltonian, Trajectory
@@ -93,7 +93,7 @@ class ShardedHamiltonian:
             device = self._devices[i % len(devices)]
             fresh = {shared: shared.get_value() for shared in device.state()}
             self._shards.append(Shard(device, np.random.default_rng(of_shard), fresh))
-        self._threads = ThreadPoolExecutor(len(devices), "pytensor-cl-chains")
+        self._threads = kept_threads.pool(len(devices), "pytensor-cl-chains")
 
     def _each(self, compute: Callable[[Hamiltonian, slice], Any]) -> list[Any]:
         """Return what a function of a device and of the chains of a part returns, for each part."""

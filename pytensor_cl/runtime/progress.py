@@ -12,9 +12,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock, Timer, local
+from threading import Lock, local
 from time import monotonic
 from typing import Any
+
+from pytensor_cl.kept_threads import Timer
 
 _log = logging.getLogger("pytensor_cl.progress")
 MIN_PAUSE_SECONDS, MIN_SILENT_SECONDS = 0.5, 5.0
@@ -82,7 +84,6 @@ class _Pause:
         if self._is_shown or _log.isEnabledFor(logging.INFO):
             seconds = MIN_PAUSE_SECONDS if is_early else MIN_SILENT_SECONDS
             self._timer = _Settings.timer(seconds, self._print_line)
-            self._timer.daemon = True
             try:
                 self._timer.start()
             except RuntimeError:  # no new threads while the interpreter shuts down

@@ -6,12 +6,13 @@ a function of the seed and the epoch.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl import kept_threads
 from pytensor_cl.integers import ceil_div
 
 type Batch = tuple[Any, ...]
@@ -165,13 +166,16 @@ class DaskArrays(Source):
         return [array.take(order, axis=0) for array in arrays]
 
     def _chunks(self, epoch: int, order: Sequence[int]) -> Iterator[list[np.ndarray]]:
-        with ThreadPoolExecutor(1, "pytensor_cl chunks") as pool:
-            left = deque(order)
-            ahead: deque[Future[Any]] = deque()
+        left = deque(order)
+        ahead: deque[Future[Any]] = deque()
+        try:
             while left or ahead:
                 while left and len(ahead) < 2:
-                    ahead.append(pool.submit(self._chunk, epoch, left.popleft()))
+                    ahead.append(kept_threads.pool(1, "pytensor_cl chunks").submit(self._chunk, epoch, left.popleft()))
                 yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         order = np.arange(len(self._sizes))

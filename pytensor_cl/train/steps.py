@@ -1,7 +1,6 @@
 """One step of a training, compiled: gradients, updates, running statistics, random states and metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +9,7 @@ import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
-from pytensor_cl import nn
+from pytensor_cl import kept_threads, nn
 from pytensor_cl.runtime.registry import default_context, defined_contexts, undefined_context
 from pytensor_cl.train.definition import Definition
 from pytensor_cl.train.parts import (
@@ -134,7 +133,7 @@ class _Parts:
         graph = PartGraph(definition)
         self._generators = list(definition.generators)
         self._devices = [PartDevice(graph, name, i == 0) for i, name in enumerate(names or [None])]
-        self._threads = ThreadPoolExecutor(len(self._devices), "pytensor-cl-parts") if names else None
+        self._threads = kept_threads.pool(len(self._devices), "pytensor-cl-parts") if names else None
         self.update = self._devices[0].update
 
     def __call__(self, parts: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
