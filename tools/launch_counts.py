@@ -31,7 +31,7 @@ class Count(NamedTuple):
     kernels: int
     launches: int
     chain: int
-    names: list[list[str]]  # of each launch
+    names: list[list[str]]  # each launch's kernel and NDRange
 
 
 Function = tuple[Callable[..., Any], list[Any]]
@@ -78,7 +78,9 @@ def _backend(worker: Any) -> Any:
     import pytensor
 
     def function(variables: list[Any], results: list[Any], updates: Any = None) -> Any:
-        return _function(variables, results) if updates is None else pytensor.function([], [], mode="OPENCL", updates=updates)
+        if updates is None:
+            return _function(variables, results)
+        return pytensor.function([], [], mode="OPENCL", updates=updates)
 
     backend = worker.PyTensor("")
     backend.function = function
