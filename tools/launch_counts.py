@@ -31,7 +31,7 @@ class Count(NamedTuple):
     kernels: int
     launches: int
     chain: int
-    names: list[list[str]]  # the kernels of each launch
+    names: list[list[str]]  # each launch's kernel and NDRange
 
 
 Function = tuple[Callable[..., Any], list[Any]]

@@ -24,7 +24,8 @@ _NUMBER = re.compile(r"\bget_(group_id|num_groups|global_id|global_size)\(([0-2]
 _OTHER_NUMBER = re.compile(r"\bget_(?:group_id|num_groups|global_\w+|work_dim|enqueued_\w+)\b")
 _LOCAL = re.compile(r"__local\s+(\w+)\s+([^;*()]+?)\s*(__attribute__\(\(aligned\(\d+\)\)\))?\s*;")
 _DECLARATOR = re.compile(r"(\w+)((?:\[[^\[\]]*\])*)")
-_WITHOUT_FUNCTION = re.compile(r"\b__constant\b|\bat most \d+ registers\b")  # runtime/compilation/variants.py
+# The comment about registers is read by runtime/compilation/variants.py.
+_WITHOUT_FUNCTION = re.compile(r"\b__constant\b|\bat most \d+ registers\b")
 _OTHER_LOCAL = re.compile(r"\b__local\b[^;*()]*;")
 _ALIGNMENT = 8  # bytes of an argument are rounded up to it
 MOST_PARTS = 32

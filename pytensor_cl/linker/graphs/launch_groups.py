@@ -1,4 +1,4 @@
-"""Groups of launches of a captured graph that run together: small ones that do not depend on each other.
+"""Choose the launches of a captured graph that run together: small ones that do not depend on each other.
 
 A launch costs a GPU's driver about 5 us, whatever it does, which is more than a small kernel takes. The groups are in
 the order in which they run. A small launch joins the first group with room after the launches that it depends on;
@@ -32,7 +32,7 @@ class LaunchGroups:
     """The order in which launches run; `order` has indices that count the launches of all nodes."""
 
     order: list[list[int]] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)  # places of launches in time; the launches of a group have the same
+    times: list[int] = field(default_factory=list)  # when each launch runs; those of a group run at the same time
     download_times: dict[Apply, int] = field(default_factory=dict)
 
     def part(self, begin: int, end: int) -> list[list[int]]:

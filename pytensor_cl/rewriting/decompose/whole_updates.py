@@ -98,7 +98,8 @@ def replace_whole_updates(fgraph: FunctionGraph) -> None:
         if isinstance(node.op, IncSubtensor):
             found = _whole_update(fgraph, node)
         elif isinstance(node.op, CAReduce):
-            found = _reduced_first(node) or _of_few(node)
+            found = _of_few(node) if isinstance(node.op.scalar_op, tuple(_LOGICAL)) else None
+            found = _reduced_first(node) if found is None else found
         old = node.outputs[0]
         if found is not None and found.type.dtype == old.type.dtype and found.type.ndim == old.type.ndim:
             pair = (old, old.type.filter_variable(found))

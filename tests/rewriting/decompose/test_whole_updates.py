@@ -11,6 +11,13 @@ from pytensor_cl.ops.reduction import GpuCAReduce
 from tests.helpers import device_ops, opencl
 
 
+@pytest.fixture(autouse=True)
+def errors_of_rewrites():
+    """Let an error of a rewrite fail the test; by default it is logged."""
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        yield
+
+
 def updates(f):
     return sum(isinstance(op, GpuIncSubtensor) for op in device_ops(f))
 
