@@ -1,11 +1,13 @@
 """Factors of matrices and linear systems: functions on the device and of PyTensor's NUMBA backend, by turns.
 
 usage: PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/linalg.py [--rounds 7] [--dtype float64] [--against FOLDER]
+       PYTENSOR_FLAGS=device=opencl:pocl python benchmarks/linalg.py --general [--dtype float64]
 
 Each line is one function: many small matrices, or one large one. The figures are the medians of the rounds; "flops"
 counts the operations of the textbook. With --against, functions on the device are compared with those of another
 checkout of this repository, by turns in two processes; the figures are the shortest times of all rounds, for a machine
-on which other programs run.
+on which other programs run. With --general the functions are those of general matrices, also of PyTensor's C backend,
+and the figures are the least times of the calls of 0.6 seconds for each.
 """
 
 import argparse
@@ -137,6 +139,35 @@ def _compare_checkouts(folder: Path, dtype: str, rounds: int) -> None:
         server.wait()
 
 
+GENERAL = {
+    "Schur": (pt.linalg.schur, ((1, 4), (1, 32), (1, 256), (1_000, 8))),
+    "Eig": (pt.linalg.eig, ((1, 4), (1, 32), (1_000, 8), (200, 16))),
+    "discrete Lyapunov equation": (lambda a: pt.linalg.solve_discrete_lyapunov(a, pt.eye(a.shape[0])), ((1, 8),)),
+}
+"""Functions of general matrices, with counts and orders."""
+
+
+def _compare_general(dtype: str) -> None:
+    """Print the least times on the device, of NUMBA and of C, in microseconds."""
+    rng = np.random.default_rng(1)
+    print("| function | device us | NUMBA us | C us |\n|---|---|---|---|")
+    for name, (make, sizes) in GENERAL.items():
+        for count, n in sizes:
+            a = pt.tensor("a", shape=(None,) * (3 if count > 1 else 2), dtype=dtype)
+            value = (rng.normal(size=(count, n, n)[-a.type.ndim :]) / n).astype(dtype)
+            with pytensor.config.change_flags(opencl__placement="device"):
+                functions = [pytensor.function([a], make(a), mode=mode) for mode in ("OPENCL", "NUMBA", "CVM")]
+            for f in 5 * functions:
+                f(value)
+            least = [np.inf] * len(functions)
+            begin = perf_counter()
+            while perf_counter() - begin < 0.6 * len(functions):
+                for i, f in enumerate(functions):
+                    least[i] = min(least[i], _seconds(f, [value]))
+            times = " | ".join(f"{1e6 * seconds:,.0f}" for seconds in least)
+            print(f"| {name}, {count:,} x {n} x {n} | {times} |", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -144,7 +175,11 @@ def main() -> None:
     parser.add_argument("--dtype", default="float64")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout of this repository")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--general", action="store_true", help="functions of general matrices")
     options = parser.parse_args()
+    if options.general:
+        _compare_general(options.dtype)
+        return
     if options.against is not None:
         _compare_checkouts(options.against, options.dtype, options.rounds)
         return

@@ -18,7 +18,14 @@
 <%
 bound, exponent = (30, 126) if T == "float" else (300, 1022)
 tiny, huge, faint = ("0x1p-40f", "0x1p40f", "0x1p-90f") if T == "float" else ("0x1p-300", "0x1p300", "0x1p-900")
+faint_root = "0x1p-39f" if T == "float" else "0x1p-450"
 %>\
+/* The exponent of a power of two that makes numbers so large that their squares are normal numbers. */
+static int ${name}_raise(const ${T} extent)
+{
+    return extent > 0 && extent < ${faint_root} ? min(-ilogb(extent), ${exponent}) : 0;
+}
+
 /* Interchange rows and columns j and k. */
 static void ${name}_exchange(__global ${kind} *h, const int n, const int j, const int k)
 {

@@ -15,7 +15,6 @@ one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if is_cpu els
 groups = f"__attribute__((reqd_work_group_size({1 if is_cpu else group}, 1, 1)))"
 sync = "" if is_cpu else "barrier(CLK_GLOBAL_MEM_FENCE);"
 epsilon, smallest, greatest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v in ("EPSILON", "MIN", "MAX"))
-faint, raise_by, lower_by = ("0x1p-39f", "0x1p60f", "0x1p-60f") if T == "float" else ("0x1p-450", "0x1p500", "0x1p-500")
 threshold = "0x1p10f" if T == "float" else "0x1p40"
 times, conj, over, size_of = (f"linalg_{v}_{Z}" for v in ("times", "conj", "over", "size"))
 sum_of_parts = f"{size_of}({{0}})"
@@ -34,6 +33,16 @@ static ${Z} ${name}_root(const ${Z} a)
     return a.x >= 0 ? (${Z})(root, other) : (${Z})(fabs(other), copysign(root, a.y));
 }
 
+/* A number divided by its size, which is written; one if it is zero. Sizes are exact where squares vanish. */
+static ${Z} ${name}_phase(const ${Z} a, ${T} *length)
+{
+    const int raised = ${name}_raise(${size_of}(a));
+    const ${Z} scaled = raised ? a * ldexp((${T})1, raised) : a;
+    const ${T} size_of = sqrt(dot(scaled, scaled));
+    *length = raised ? ldexp(size_of, -raised) : size_of;
+    return size_of > 0 ? scaled / size_of : (${Z})(1, 0);
+}
+
 /* The rotation [c s; -conj(s) c] that makes the second of two elements zero; returns the first one. */
 static ${Z} ${name}_rotation(${Z} p, ${Z} q, ${T} *cosine, ${Z} *sine)
 {
@@ -41,14 +50,17 @@ static ${Z} ${name}_rotation(${Z} p, ${Z} q, ${T} *cosine, ${Z} *sine)
     *sine = 0;
     if (!any(q != 0))
         return p;
-    const int is_faint = fmax(${size_of}(p), ${size_of}(q)) < ${faint};
-    p *= is_faint ? ${raise_by} : 1;
-    q *= is_faint ? ${raise_by} : 1;
-    const ${T} of_p = dot(p, p), length = sqrt(of_p + dot(q, q)), size_of = sqrt(of_p);
-    const ${Z} phase = of_p > 0 ? p / size_of : (${Z})(1, 0);
+    const int raised = ${name}_raise(fmax(${size_of}(p), ${size_of}(q)));
+    if (raised) {
+        p *= ldexp((${T})1, raised);
+        q *= ldexp((${T})1, raised);
+    }
+    ${T} size_of;
+    const ${Z} phase = ${name}_phase(p, &size_of);
+    const ${T} length = sqrt(size_of * size_of + dot(q, q));
     *cosine = size_of / length;
     *sine = ${times}(phase, ${conj}(q)) / length;
-    return phase * length * (is_faint ? ${lower_by} : 1);
+    return phase * (raised ? ldexp(length, -raised) : length);
 }
 
 /* Turn two elements: of rows by (c, s), of columns by (c, conj(s)). */
@@ -94,13 +106,14 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             ${T} extent = 0, squares = 0;
             for (int i = k + 1; i <= high; ++i)
                 extent = fmax(extent, ${size_of}(h[i * n + k]));
-            const ${T} scale = extent < ${faint} ? ${raise_by} : 1;
+            const ${T} scale = ldexp((${T})1, ${name}_raise(extent));
             for (int i = k + 2; i <= high; ++i)
                 squares += dot(h[i * n + k] * scale, h[i * n + k] * scale);
             const ${Z} head = h[(k + 1) * n + k] * scale;
             /* I - tau v v^H, which makes the column zero; tau is real, so that the head stays complex. */
-            const ${T} of_head = dot(head, head), length = sqrt(of_head + squares);
-            const ${Z} target = of_head > 0 ? -head * (length / sqrt(of_head)) : (${Z})(-length, 0);
+            ${T} of_head;
+            const ${Z} phase = ${name}_phase(head, &of_head);
+            const ${Z} target = -phase * sqrt(of_head * of_head + squares);
             const ${Z} inverse = ${over}((${Z})(1, 0), head - target);
             const ${T} tau = squares == 0 ? 0 : 2 / (1 + squares * dot(inverse, inverse));
             ${sync}

@@ -2,9 +2,10 @@
 ##
 ## Algorithm  `_balance`: see balance.mako. `_reduce`: to Hessenberg form by reflections. `_form`: their product.
 ##            `_iterate`: QR steps with two shifts at once, until all blocks of the diagonal have one row or two; those
-##            of two rows get equal elements on the diagonal, or become triangular. Elements below the diagonal are taken
-##            for zero by the criterion of Ahues and Tisseur, as in LAPACK's lahqr. `_finish`: T, multiplied by the power
-##            of two, and Z; NaN where the status is not zero. `_vectors`: the eigenvectors of T by substitution.
+##            of two rows get equal elements on the diagonal, or become triangular. Elements below the diagonal are
+##            taken for zero by the criterion of Ahues and Tisseur, as in LAPACK's lahqr. `_finish`: T, multiplied by
+##            the power of two, and Z; NaN where the status is not zero. `_vectors`: the eigenvectors of T by
+##            substitution.
 ##            `_normalise`: eigenvalues and eigenvectors of length one, as complex numbers; of a complex vector the
 ##            largest element is real, as in LAPACK's geev.
 ## Operands   h, zt: C-contiguous; T and the transpose of Z, which is P D Q: the permutation P and the scales D of
@@ -28,7 +29,6 @@ one_item_groups = "__attribute__((reqd_work_group_size(1, 1, 1)))" if is_cpu els
 groups = f"__attribute__((reqd_work_group_size({1 if is_cpu else group}, 1, 1)))"
 sync = "" if is_cpu else "barrier(CLK_GLOBAL_MEM_FENCE);"
 epsilon, smallest, greatest = (f"{'FLT' if T == 'float' else 'DBL'}_{v}" for v in ("EPSILON", "MIN", "MAX"))
-faint, raise_by, lower_by = ("0x1p-39f", "0x1p60f", "0x1p-60f") if T == "float" else ("0x1p-450", "0x1p500", "0x1p-500")
 threshold = "0x1p10f" if T == "float" else "0x1p40"
 is_finite = f"fabs({{0}}) <= {greatest}"
 %>
@@ -36,19 +36,20 @@ ${balancing.balance(name, T, T, one_item_groups, "fabs({0})", "{0} * {0}", "{0} 
 /* The reflection I - tau (1, u, v)^T (1, u, v) that makes two elements below `head` zero; returns the new head. */
 static ${T} ${name}_reflection(${T} head, ${T} u, ${T} v, ${T} *tau, ${T} *first, ${T} *second)
 {
-    const int is_faint = fmax(fabs(head), fmax(fabs(u), fabs(v))) < ${faint};
     *tau = *first = *second = 0;
     if (u == 0 && v == 0)
         return head;
-    const ${T} scale = is_faint ? ${raise_by} : 1;
-    head *= scale;
-    u *= scale;
-    v *= scale;
+    const int raised = ${name}_raise(fmax(fabs(head), fmax(fabs(u), fabs(v))));
+    if (raised) {
+        head = ldexp(head, raised);
+        u = ldexp(u, raised);
+        v = ldexp(v, raised);
+    }
     const ${T} target = -copysign(sqrt(head * head + (u * u + v * v)), head), inverse = 1 / (head - target);
     *tau = (target - head) / target;
     *first = u * inverse;
     *second = v * inverse;
-    return is_faint ? target * ${lower_by} : target;
+    return raised ? ldexp(target, -raised) : target;
 }
 
 /* The rotation (c, s) that makes [p q; r s] a standard block, and the block: r is zero, or the diagonal has equal
@@ -78,8 +79,10 @@ static void ${name}_standardise(${T} *p, ${T} *q, ${T} *r, ${T} *s, ${T} *cosine
             c = 0;
         } else {
             const ${T} sum = b + c, length = hypot(sum, a - d);
-            cs = sqrt((1 + fabs(sum) / length) / 2);
-            sn = -(middle / (length * cs)) * copysign((${T})1, sum);
+            if (length > 4 * ${smallest}) {  // smaller ones are equal elements, also where they are taken for zero
+                cs = sqrt((1 + fabs(sum) / length) / 2);
+                sn = -(middle / (length * cs)) * copysign((${T})1, sum);
+            }
             const ${T} aa = a * cs + b * sn, bb = b * cs - a * sn, cc = c * cs + d * sn, dd = d * cs - c * sn;
             b = bb * cs + dd * sn;
             c = cc * cs - aa * sn;
@@ -130,7 +133,7 @@ void ${name}_reduce(const linalg_sizes size, __global const int *all_notes, __gl
             ${T} extent = 0, squares = 0;
             for (int i = k + 1; i <= high; ++i)
                 extent = fmax(extent, fabs(h[i * n + k]));
-            const ${T} scale = extent < ${faint} ? ${raise_by} : 1;
+            const ${T} scale = ldexp((${T})1, ${name}_raise(extent));
             for (int i = k + 2; i <= high; ++i)
                 squares += h[i * n + k] * scale * (h[i * n + k] * scale);
             const ${T} head = h[(k + 1) * n + k] * scale;

@@ -6,6 +6,10 @@
 static void small_system_${ctype}(${ctype} *matrix, ${ctype} *x, const int n, const ${ctype} least)
 {
     int order[4];
+    if (n == 1) {
+        *x /= fabs(*matrix) < least ? least : *matrix;
+        return;
+    }
     for (int k = 0; k < n; ++k) {
         int row = k, column = k;
         for (int i = k; i < n; ++i)

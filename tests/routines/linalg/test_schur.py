@@ -43,11 +43,21 @@ def hard_matrices(rng, dtype):
     power = 1e30 if dtype in ("float32", "complex64") else 1e280
     huge, tiny = general(rng, (6, 6), dtype) * power, general(rng, (6, 6), dtype) / power
     graded = general(rng, (8, 8), dtype) * np.logspace(0, -9, 8)[:, None]
+    skew, sparse = general(rng, (999, 3, 3), dtype), rng.random((99, 18, 18)) < 0.15
     special = [
         *(np.zeros((4, 4)), np.eye(5), np.eye(6, k=1), np.eye(6, k=-1), np.ones((5, 5)), np.diag([3.0, 1, 2])),
         *(2 * np.eye(8) + np.eye(8, k=1), np.roll(np.eye(8), 1, 0), np.array([[0, 1], [-1, 0]])),
         *(scipy.linalg.companion(np.poly(np.arange(1, 7))), np.array([[1, -1], [1, 1 + 1e-12]])),
-        *(block, np.triu(general(rng, (7, 7), dtype)), np.tril(general(rng, (7, 7), dtype)), graded, huge, tiny),
+        *(
+            block,
+            np.triu(general(rng, (7, 7), dtype)),
+            np.tril(general(rng, (7, 7), dtype)),
+            graded,
+            huge,
+            tiny,
+            skew - adjoint(skew),
+            sparse,
+        ),
     ]
     return [m.astype(dtype) for m in special]
 
