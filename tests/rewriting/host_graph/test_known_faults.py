@@ -104,3 +104,21 @@ def test_products_of_narrow_factors_over_axes(context, placement):
         for got, output in zip(f(given, factor), outputs, strict=True):
             assert got.dtype == output.type.dtype
             np.testing.assert_array_equal(got, factor[:, 0].astype("int64") ** length)
+
+
+@on_one_driver
+@pytest.mark.parametrize("placement", ["auto", "device"])
+def test_powers_of_narrow_numbers(context, placement):
+    """PyTensor's rewrite of a power to squares computes them in the type of the base."""
+    byte, whole, half = pt.vector("byte", dtype="uint8"), pt.ivector("whole"), pt.vector("half", dtype="float16")
+    outputs = [byte**2, byte**3, (byte**2).sum(), half ** np.float32(2), whole**2.0, whole**-2.0]
+    outputs.append(pytensor.scan(lambda n: n**2.0, [whole], return_updates=False))
+    with pytensor.config.change_flags(opencl__placement=placement, opencl__select_backend=placement == "auto"):
+        f = opencl([byte, whole, half], outputs)
+    assert placement == "auto" or device_ops(f)
+    n, m = np.array([16, 31]), np.array([46341, -7])
+    wanted = [n**2, n**3, (n**2).sum(), [9e4, 4], m**2.0, m**-2.0, m**2.0]
+    found = f(n.astype("uint8"), m.astype("int32"), np.array([300, 2], "float16"))
+    for got, want, output in zip(found, wanted, outputs, strict=True):
+        assert got.dtype == output.type.dtype
+        np.testing.assert_allclose(got, np.asarray(want).astype(got.dtype), rtol=1e-6)
