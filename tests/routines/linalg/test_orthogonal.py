@@ -143,7 +143,9 @@ def test_eigenvalues_that_are_nearly_zero_differ(context, schedule, dtype):
     x = np.linspace(0, 1, 12)
     a = np.exp(-((x[:, None] - x) ** 2) / 2).astype(dtype)
     for batch in ((), (9,)):
-        w, _ = SymmetricEigen(context, dtype, schedule=schedule)(context.from_host(np.broadcast_to(a, (*batch, 12, 12))))
+        w, _ = SymmetricEigen(context, dtype, schedule=schedule)(
+            context.from_host(np.broadcast_to(a, (*batch, 12, 12)))
+        )
         assert (np.diff(np.asarray(w)) > 0).all()
         near(np.asarray(w), np.broadcast_to(np.linalg.eigvalsh(a.astype("float64")), (*batch, 12)), 12)
 
