@@ -121,7 +121,7 @@ class Unroller:
         """Write all nodes; return the outputs."""
         self._known = dict(zip(graph.inputs, inputs, strict=True))
         for node in graph.toposort():
-            if isinstance(node.op, Shape | Shape_i):
+            if _computes_lengths(node):
                 continue  # read where a length is needed
             outputs = self._rule(node.op)(self, node)
             if len(self.emitter.statements) > self._most:
@@ -191,13 +191,35 @@ class Unroller:
         """Return the length and the tag of a dimension that an integer of the graph stands for."""
         while variable.owner is not None and isinstance(variable.owner.op, ScalarFromTensor | TensorFromScalar):
             (variable,) = variable.owner.inputs
-        owner = variable.owner
-        if owner is not None and isinstance(owner.op, Shape_i):
-            cells = self.cells(owner.inputs[0])
-            return cells.values.shape[owner.op.i], cells.tags[owner.op.i]
+        found = _dimension(variable)
+        if found is not None:
+            cells = self.cells(found[0])
+            return cells.values.shape[found[1]], cells.tags[found[1]]
         length = _constant_integer(variable, "the length of an array inside the loop")
         assert length is not None
         return length, None
+
+
+def _computes_lengths(node: Apply) -> bool:
+    parts = node.inputs if isinstance(node.op, MakeVector) else node.outputs
+    return isinstance(node.op, Shape) or any(_dimension(v) is not None for v in parts)
+
+
+def _dimension(variable: Variable) -> tuple[Variable, int] | None:
+    """Return the array, and the dimension, whose length a number of the graph is."""
+    node = variable.owner
+    if node is not None and isinstance(node.op, Shape_i):
+        return node.inputs[0], node.op.i
+    shape = None if node is None or not node.inputs else node.inputs[0].owner
+    if shape is None or not isinstance(shape.op, Shape):
+        return None
+    if isinstance(node.op, DimShuffle) and not node.op.new_order:
+        return shape.inputs[0], 0
+    if not isinstance(node.op, Subtensor):
+        return None
+    (entry,) = indices_from_subtensor(node.inputs[1:], node.op.idx_list)
+    at = None if isinstance(entry, slice) else _constant_integer(entry, "an index inside the loop")
+    return None if at is None else (shape.inputs[0], at)
 
 
 Rule = Callable[[Unroller, Apply], list[Cells]]
@@ -235,7 +257,7 @@ def _dimshuffle(run: Unroller, node: Apply) -> list[Cells]:
     values = np.squeeze(cells.values, tuple(dropped)) if dropped else cells.values
     remaining = [d for d in range(cells.values.ndim) if d not in dropped]
     values = values.transpose([remaining.index(d) for d in kept])
-    index = tuple(None if d == "x" else slice(None) for d in order)
+    index = (..., *(None if d == "x" else slice(None) for d in order))  # with an ellipsis the result is an array
     return [Cells(values[index], tuple(None if d == "x" else cells.tags[d] for d in order))]
 
 
@@ -416,14 +438,20 @@ def _make_vector(run: Unroller, node: Apply) -> list[Cells]:
 
 
 def _reshape(run: Unroller, node: Apply) -> list[Cells]:
-    values, shape = run.core(node.inputs[0]), node.inputs[1]
-    if isinstance(shape, Constant):
-        lengths = [int(n) for n in shape.data]
-    elif shape.owner is not None and isinstance(shape.owner.op, MakeVector):
-        lengths = [run.length(v)[0] for v in shape.owner.inputs]
-    else:
-        raise CannotUnroll("a shape inside the loop is not known when the function is compiled")
-    return [_core(values.reshape(lengths))]
+    values = run.core(node.inputs[0])
+    return [_core(values.reshape(_lengths(run, node.inputs[1], "a shape inside the loop is")))]
+
+
+def _lengths(run: Unroller, variable: Variable, what: str) -> list[int]:
+    """Return the values of a vector of lengths."""
+    if isinstance(variable, Constant):
+        return [int(n) for n in variable.data]
+    if variable.owner is None or not isinstance(variable.owner.op, MakeVector):
+        raise CannotUnroll(f"{what} not known when the function is compiled")
+    found = [run.length(v) for v in variable.owner.inputs]
+    if any(tag is not None for _, tag in found):
+        raise CannotUnroll(f"{what} unknown or large")
+    return [length for length, _ in found]
 
 
 def _alloc(run: Unroller, node: Apply) -> list[Cells]:
@@ -447,13 +475,12 @@ def _extract_diag(run: Unroller, node: Apply) -> list[Cells]:
 
 
 def _split(run: Unroller, node: Apply) -> list[Cells]:
-    source, sizes = run.cells(node.inputs[0]), node.inputs[-1]
+    source = run.cells(node.inputs[0])
     axis: int = node.op.axis
-    if not isinstance(sizes, Constant):
-        raise CannotUnroll("the lengths of parts inside the loop are not known when the function is compiled")
+    sizes = _lengths(run, node.inputs[-1], "the lengths of parts inside the loop are")
     if source.tags[axis] is not None:
         raise CannotUnroll("an array is split along a dimension whose length is unknown or large")
-    parts = np.split(source.values, np.cumsum(sizes.data)[:-1], axis)
+    parts = np.split(source.values, np.cumsum(sizes)[:-1], axis)
     return [Cells(part, source.tags) for part in parts]
 
 

@@ -108,6 +108,22 @@ def test_indices_that_differ_from_step_to_step(context, rng):
     assert_close(many(*values[:2], given, choices, *values[4:]), np.array(wanted))
 
 
+def test_a_state_that_moves_on_by_one(context, rng):
+    """Holt and Winters: the gradient divides the seasons at a length that the graph computes."""
+    seasons = pt.vector("seasons", dtype="float32", shape=(3,))
+    y, (rate,) = pt.fvector("y"), floating("float32", "rate")
+
+    def step(y, level, seasons, rate):
+        new = rate * (y - seasons[0]) + (1 - rate) * level
+        return new, pt.concatenate([seasons[1:], (y - new)[None]]), level + seasons[0]
+
+    outputs = [pt.constant(np.float32(0)), seasons, None]
+    *_, forecast = scan(step, sequences=[y], outputs_info=outputs, non_sequences=[rate])
+    cost = ((y - forecast) ** 2).sum()
+    values = [rng.normal(size=STEPS).astype("float32"), rng.normal(size=3).astype("float32"), np.float32(0.3)]
+    check([y, seasons, rate], [cost, *pt.grad(cost, [seasons, rate])], values, 2)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_autoregression(context, rng, dtype):
     noise = pt.vector("noise", dtype=dtype)

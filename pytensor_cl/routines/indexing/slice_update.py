@@ -12,7 +12,7 @@ from pytensor_cl.codegen.template import KernelSource, kernel_source
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, MOVE_GROUPS_PER_UNIT
 from pytensor_cl.routines.base.ndrange import index_type, max_offset, ndrange
-from pytensor_cl.routines.base.routine import Plans
+from pytensor_cl.routines.base.routine import KernelVariants, Plans
 from pytensor_cl.routines.base.units import MEMBERS, share_out
 from pytensor_cl.routines.indexing.limits import (
     FIXED_ARGUMENT_BYTES,
@@ -28,6 +28,7 @@ from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.device_copy import PAST_CACHE
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.program import Kernel
 
 Items = tuple[int | slice, ...]
 
@@ -120,6 +121,7 @@ class SliceUpdate:
         self._segment = SEGMENT_BYTES // self._dtype.itemsize
         self._lanes = UNIT_ELEMENTS if len(adds) <= MAX_UNIT_SLICES else 1  # of a work-item of schedule simt
         self._plans: Plans[_Plan] = Plans()
+        self._kernels: KernelVariants[KernelSource, Kernel] = KernelVariants(context.kernel)
         self._cpu_source = self._source("long") if self._schedule == "cpu" else None
 
     def _plan_struct(self, index: str) -> Struct:
@@ -177,7 +179,7 @@ class SliceUpdate:
         ]
         buffers = [a.buffer for a in (output, array, *values)]
         offsets = self._offsets.pack_values(*starts)
-        kernel = self._context.kernel(plan.source)
+        kernel = self._kernels[plan.source]
         kernel.launch(self._context.queue, plan.global_size, plan.local_size, *buffers, offsets, plan.geometry)
 
     def _plan(self, array: Layout, items: Sequence[Items], values: Sequence[Layout]) -> _Plan:
@@ -208,6 +210,6 @@ class SliceUpdate:
         index = index_type(max(2 * prod(shape), *(max_offset(a.shape, a.strides) for a in arrays)))
         units = share_out(shape, self._lanes)
         source = self._source(index)
-        kernel = self._context.kernel(source)
+        kernel = self._kernels[source]
         sizes = ndrange(self._context, kernel, units.expected, GROUP_ITEMS, MOVE_GROUPS_PER_UNIT)
         return _Plan(source, *sizes, self._plan_struct(index).pack_values(*units, *numbers), shifts)

@@ -116,3 +116,18 @@ def test_what_there_is_no_kernel_for(context, schedule):
     assert not SliceUpdate.takes(context, "complex64", 1, 1)
     many = context.info.max_parameter_size
     assert not SliceUpdate.takes(context, "float32", many, many)
+
+
+def test_launches_share_a_kernel(context, schedule, monkeypatch):
+    x, y, result = (
+        context.from_host(np.zeros(8, "float32")),
+        context.from_host(np.ones(4, "float32")),
+        context.empty((8,), "float32"),
+    )
+    made, new = [], context.kernel
+    monkeypatch.setattr(context, "kernel", lambda *source: made.append(new(*source)) or made[-1])
+    update = SliceUpdate(context, "float32", 1, [True], schedule)
+    for start in (0, 2, 2, 4):
+        update.launch(result, x, [(slice(start, start + 4),)], [y])
+        assert np.asarray(result).tolist() == [float(start <= k < start + 4) for k in range(8)]
+    assert len(made) == 1
