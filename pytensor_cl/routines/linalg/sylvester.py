@@ -7,7 +7,6 @@ import numpy as np
 from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, stacked, strides_argument, transposed
 from pytensor_cl.routines.linalg.schur import helpers
 from pytensor_cl.runtime.array import GpuArray
-from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
 
 
@@ -23,9 +22,6 @@ class TriangularSylvester(BlockedRoutine):
     """
 
     template = "linalg/sylvester"
-
-    def __init__(self, context: Context, dtype: str, schedule: str | None = None) -> None:
-        super().__init__(context, dtype, schedule)
 
     def _preambles(self) -> tuple[str, ...]:
         return helpers(self)
