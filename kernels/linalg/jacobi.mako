@@ -4,9 +4,9 @@
 ##            power of two so that their largest element is near one. Rotations are accumulated in v. `_sort`: the
 ##            result, sorted by norm. `_shift`: a symmetric matrix, of which one triangle is read, divided by a scale,
 ##            plus a multiple of the identity so that it is positive semidefinite (Gershgorin). `_values`: the
-##            eigenvalues, v . (w - shift v), in place of the norms; the rounding of norms, which contain the shift, would
-##            make small ones equal. `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a vector;
-##            lanes that are done turn by nothing.
+##            eigenvalues, v . (w - shift v), in place of the norms; the rounding of norms, which contain the shift,
+##            would make small ones equal. `_lanes`: as `_rotate`, `lanes` matrices at a time, one in each lane of a
+##            vector; lanes that are done turn by nothing.
 ## Operands   w: `columns` vectors of `rows` elements for each matrix; v: `columns` vectors of `columns` elements.
 ##            Vectors are contiguous on schedule cpu. On simt neighbouring vectors are neighbours in memory, so that
 ##            neighbouring work-items, which have a pair each, read neighbouring elements.

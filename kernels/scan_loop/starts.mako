@@ -3,7 +3,8 @@
 ##             work-group gives the map of all ranges before its own (Hillis and Steele 1986; Blelloch 1990); then it
 ##             applies the maps of its range to the state one after the other. A work-group of one has one range.
 ## Operands    maps, starts: planes (number, member of the batch, chunk), as loop.mako has them; starts holds the states
-##             before the first chunk. in_turn: zero for each member; the steps say where the states are not good enough.
+##             before the first chunk. in_turn: zero for each member; the steps say where the states are not exact
+##             enough.
 ## NDRange     (work-groups): one for each member of the batch.
 ## Invariants  `entries`: places (state, column) in a map; the diagonal is one at a state without a column.
 <%page args="name, dtype, states, columns, entries, group"/>\
