@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytensor_cl.codegen.template import KernelSource
+from pytensor_cl.integers import round_up
 from pytensor_cl.runtime.compilation.kernel_text import KERNEL_HEAD, Parameter, brackets, parameters_in
 from pytensor_cl.runtime.launch_capture import Launch
 
@@ -73,7 +74,7 @@ def part_of(launch: Launch, source: KernelSource, function: str) -> Part | None:
     groups = [n // k for n, k in zip(sizes, local, strict=True)]
     if groups[2] != 1 or any(n % k for n, k in zip(sizes, local, strict=True)):
         return None
-    nbytes = sum(-(-_size(argument) // _ALIGNMENT) * _ALIGNMENT for argument in launch.arguments)
+    nbytes = sum(round_up(_size(argument), _ALIGNMENT) for argument in launch.arguments)
     modes = "".join(parameter.kind for parameter in found.parameters)
     return Part(function, source, local, (groups[0], groups[1]), modes, nbytes + 8)  # type: ignore[arg-type]
 
