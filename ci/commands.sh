@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each of the README's two commands as the first thing that runs on a machine: in a new environment and an empty home.
-# The second one takes a sixteenth of the tests here (PYTENSOR_CL_SHARE); ci/test.sh runs all.
+# The second one takes a fortieth of the tests here (PYTENSOR_CL_SHARE); ci/test.sh runs all.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 empty_home() {
@@ -21,6 +21,6 @@ empty_home() {
 (
     empty_home tests
     pip install -qq -c ci/constraints.txt '.[test]'
-    export PYTENSOR_CL_SHARE=${PYTENSOR_CL_SHARE:-1/16}
+    export PYTENSOR_CL_SHARE=${PYTENSOR_CL_SHARE:-1/40}
     pytest -q
 )
