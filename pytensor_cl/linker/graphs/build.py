@@ -25,6 +25,7 @@ from pytensor_cl.linker.graphs.guards import (
     scalar_arguments,
     value_guard,
 )
+from pytensor_cl.linker.graphs.launch_groups import is_long
 from pytensor_cl.linker.graphs.memory import MemoryUse
 from pytensor_cl.linker.graphs.plan import GraphPlan, plan_graph
 from pytensor_cl.linker.graphs.slices import DynamicSlices
@@ -205,8 +206,8 @@ class _GraphBuilder:
                 else:
                     self._add_step(at, _constant_step(cell, self._trace.values[variable]))
             return
-        if any(getattr(v.type, "ndim", 1) for v in node.outputs):
-            self._submit()  # submit now, so that the device computes during the long step
+        if is_long(node):
+            self._submit()  # submit now, so that the device computes during the step
         self._add_step(at, program.thunks[at])
         self._add_guards(at, node)
 

@@ -20,7 +20,7 @@ from pytensor_cl.ops.transfer import HostFromGpu
 from pytensor_cl.runtime.launch_capture import CapturedAllocation, Launch
 from pytensor_cl.runtime.merged_kernels import MOST_PARTS, Part
 
-__all__ = ["LaunchGroups", "group_launches"]
+__all__ = ["LaunchGroups", "group_launches", "is_long"]
 
 SMALL_GROUPS_PER_UNIT = 4
 """Work-groups per compute unit of a small launch, at most: they run at the same time, and end after a few us."""
@@ -105,6 +105,11 @@ class _Grouping:
                 yield self._donated[owner], mode != "r"
 
 
+def is_long(node: Apply) -> bool:
+    """Return whether the device should compute during a step of the host: one that returns arrays."""
+    return any(getattr(v.type, "ndim", 1) for v in node.outputs)
+
+
 def group_launches(program: StepProgram, trace: Trace, plan: Any) -> LaunchGroups:
     """Return the groups of a graph, with a launch each where the context does not merge kernels.
 
@@ -117,8 +122,7 @@ def group_launches(program: StepProgram, trace: Trace, plan: Any) -> LaunchGroup
             grouping.add(launch)
         if isinstance(node.op, HostFromGpu):
             grouping.groups.download_times[node] = 2 * len(grouping.groups.order)
-        # What was launched before runs before these nodes, see build.py.
-        is_long = node in plan.live_host_nodes and any(getattr(v.type, "ndim", 1) for v in node.outputs)
-        if isinstance(node.op, HostFromGpu) or is_long:
+        # The builder submits the pending launches before these nodes.
+        if isinstance(node.op, HostFromGpu) or (node in plan.live_host_nodes and is_long(node)):
             grouping.divide()
     return grouping.groups

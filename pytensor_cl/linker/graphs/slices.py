@@ -124,9 +124,10 @@ class DynamicSlices:
         self.variables, self.slices = variables, slices  # indices and what is computed from them; nodes that slice
         self._storage, self._routines = program.storage, program.routines
         inputs = {v for node in nodes for v in node.inputs}
-        self._captured = [v for v in inputs if v.owner is not None and v not in variables]
-        # Each host node with those of its results that a later one changes in place; values are read after all of them.
         mutated = mutated_inputs(nodes)
+        # Values of the captured call, and whether a node changes them in place.
+        self._captured = [(v, view_root(v) in mutated) for v in inputs if v.owner is not None and v not in variables]
+        # Each host node with its results that a later node changes in place; values are read after all nodes.
         self._steps = [
             (thunk, [v for v in node.outputs if view_root(v) in mutated])
             for node, thunk in zip(program.nodes, program.thunks, strict=True)
@@ -139,8 +140,9 @@ class DynamicSlices:
 
         The parameters are the same for every captured graph for inputs of the same shapes.
         """
-        for variable in self._captured:
-            self._storage[variable][0] = copy(parameters.captured_values[variable])
+        for variable, is_mutated in self._captured:
+            value = parameters.captured_values[variable]
+            self._storage[variable][0] = copy(value) if is_mutated else value
         for thunk, mutated in self._steps:
             thunk()
             self._saved.update((v, copy(self._storage[v][0])) for v in mutated)

@@ -1,5 +1,6 @@
 """Base of the routines of linear algebra: batches of matrices, kernels of small blocks, products between them."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -217,3 +218,19 @@ class BlockedRoutine(Routine):
     def _half(self, n: int) -> int:
         """Return where a matrix of `n` rows is divided: whole blocks in the first part."""
         return ceil_div(n, 2 * self.block) * self.block
+
+
+class MatrixFunction(BlockedRoutine):
+    """A routine of one array of matrices, whose kernels fit the work-groups that the device allows."""
+
+    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
+        """Enqueue the kernels; the outputs are C-contiguous."""
+        (a,) = (v for v in inputs if isinstance(v, GpuArray))
+        if a.size:
+            self.limits.with_fitting_groups(
+                lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear
+            )
+
+    def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
+        """Enqueue the kernels for matrices (count, rows, columns)."""
+        raise NotImplementedError

@@ -8,7 +8,7 @@ import numpy as np
 
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import SMALL_GROUP_ITEMS
-from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.base import SIZES, MatrixFunction, stacked, strides_argument, transposed
 from pytensor_cl.routines.linalg.qr import Householder
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
@@ -18,7 +18,7 @@ OF_W, OF_V, ASCENDING, SHIFTED, CONJUGATED, SCALED = 1, 2, 4, 8, 16, 32
 """Flags of the kernel that sorts."""
 
 
-class _Jacobi(BlockedRoutine):
+class _Jacobi(MatrixFunction):
     """A routine that orthogonalises the vectors of matrices."""
 
     template = "linalg/jacobi"
@@ -97,14 +97,6 @@ class SymmetricEigen(_Jacobi):
             raise ValueError(f"expected square matrix; got shape {a.shape}")
         layouts = Layout.contiguous(a.shape[:-1]), Layout.contiguous(a.shape)
         return layouts[: len(self.output_dtypes)]
-
-    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue the kernels; the outputs are C-contiguous."""
-        (a,) = (v for v in inputs if isinstance(v, GpuArray))
-        if a.size:
-            self.limits.with_fitting_groups(
-                lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear
-            )
 
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         count, n, _ = shape = a.shape

@@ -7,7 +7,14 @@ import numpy as np
 from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import render
 from pytensor_cl.routines.base.routine import Checked
-from pytensor_cl.routines.linalg.base import SIZES, BlockedRoutine, stacked, strides_argument, transposed
+from pytensor_cl.routines.linalg.base import (
+    SIZES,
+    BlockedRoutine,
+    MatrixFunction,
+    stacked,
+    strides_argument,
+    transposed,
+)
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import ErrorRecord
@@ -25,7 +32,7 @@ def helpers(routine: BlockedRoutine) -> tuple[str, ...]:
     return tuple(texts)
 
 
-class _QRIteration(BlockedRoutine):
+class _QRIteration(MatrixFunction):
     """A routine that makes matrices triangular, or block triangular."""
 
     template = "linalg/schur"
@@ -87,14 +94,6 @@ class Schur(_QRIteration):
             raise ValueError(f"expected square matrix; got shape {a.shape}")
         return (Layout.contiguous(a.shape),) * 2
 
-    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue the kernels; the outputs are C-contiguous."""
-        (a,) = (v for v in inputs if isinstance(v, GpuArray))
-        if a.size:
-            self.limits.with_fitting_groups(
-                lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear
-            )
-
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         count, n, _ = a.shape
         t, zt, notes, scales = self._iterate(a, is_scaled=False, is_whole=True)
@@ -136,14 +135,6 @@ class Eigen(_QRIteration, Checked):
         if finding.detail == 1:
             return np.linalg.LinAlgError("Array must not contain infs or NaNs")
         return np.linalg.LinAlgError("Eigenvalues did not converge")
-
-    def launch(self, outputs: Sequence[GpuArray], inputs: Sequence[GpuArray | np.generic]) -> None:
-        """Enqueue the kernels; the outputs are C-contiguous."""
-        (a,) = (v for v in inputs if isinstance(v, GpuArray))
-        if a.size:
-            self.limits.with_fitting_groups(
-                lambda: self._run(outputs, self._matrices(a, a.shape[:-2])), self._kernels.clear
-            )
 
     def _run(self, outputs: Sequence[GpuArray], a: GpuArray) -> None:
         count, n, _ = a.shape
