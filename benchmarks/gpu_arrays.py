@@ -168,7 +168,7 @@ def exchange(cupy: Any) -> dict[str, str]:
         import torch
     except ImportError:
         return found
-    run("PyTorch, a copy", lambda: torch.from_dlpack(x, device="cpu").numpy())
+    run("PyTorch, a copy", lambda: torch.from_dlpack(np.from_dlpack(x, device="cpu")).numpy())
     run("from PyTorch, of the host", lambda: xp.from_dlpack(torch.arange(12.0).reshape(3, 4)))
     if torch.cuda.is_available():
         tensor = torch.arange(12.0, device="cuda").reshape(3, 4)

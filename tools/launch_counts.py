@@ -99,33 +99,32 @@ def _pymc_models() -> Iterator[tuple[str, Callable[[], Function]]]:
         import pymc as pm
     except ImportError:
         return
-    rng = np.random.default_rng(0)
 
-    def walk() -> None:
+    def walk(rng: np.random.Generator) -> None:
         s, nu = pm.Exponential("s", 10), pm.Exponential("nu", 0.1)
         h = pm.GaussianRandomWalk("h", sigma=s, init_dist=pm.Normal.dist(0, 10), steps=999)
         pm.StudentT("y", nu=nu, lam=pm.math.exp(-2 * h), observed=rng.normal(size=1000))
 
-    def counts() -> None:
+    def counts(rng: np.random.Generator) -> None:
         i, j = rng.integers(0, 50, 2000), rng.integers(0, 30, 2000)
         si, sj, a = pm.HalfNormal("si", 1), pm.HalfNormal("sj", 1), pm.Normal("a", 0, 2)
         zi, zj = pm.Normal("zi", 0, 1, shape=50), pm.Normal("zj", 0, 1, shape=30)
         pm.Poisson("y", pm.math.exp(a + si * zi[i] + sj * zj[j]), observed=rng.poisson(3, 2000))
 
-    def covariance() -> None:
+    def covariance(rng: np.random.Generator) -> None:
         chol, _, _ = pm.LKJCholeskyCov("c", n=3, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=3))
         pm.MvNormal("y", pm.Normal("mu", 0, 1, shape=3), chol=chol, observed=rng.normal(size=(1000, 3)))
 
-    def mixture() -> None:
+    def mixture(rng: np.random.Generator) -> None:
         w, s = pm.Dirichlet("w", np.ones(3)), pm.HalfNormal("s", 1, shape=3)
         pm.NormalMixture("y", w, pm.Normal("mu", 0, 5, shape=3), sigma=s, observed=rng.normal(size=5000))
 
-    def inflated() -> None:
+    def inflated(rng: np.random.Generator) -> None:
         b, x = pm.Normal("b", 0, 1, shape=2), rng.normal(size=1000)
         mu = pm.math.exp(b[0] + b[1] * x)
         pm.ZeroInflatedPoisson("y", pm.Beta("p", 1, 1), mu, observed=rng.poisson(2, 1000))
 
-    def horseshoe() -> None:
+    def horseshoe(rng: np.random.Generator) -> None:
         tau, lam = pm.HalfCauchy("tau", 1), pm.HalfCauchy("lam", 1, shape=100)
         c2, z = pm.InverseGamma("c2", 2, 2), pm.Normal("z", 0, 1, shape=100)
         b = z * tau * lam * pm.math.sqrt(c2 / (c2 + tau**2 * lam**2))
@@ -144,9 +143,9 @@ def _pymc_models() -> Iterator[tuple[str, Callable[[], Function]]]:
         yield f"PyMC: {name}, gradient", lambda define=define: _of_model(pm, define)
 
 
-def _of_model(pm: Any, define: Callable[[], None]) -> Function:
+def _of_model(pm: Any, define: Callable[[np.random.Generator], None]) -> Function:
     with pm.Model() as model:
-        define()
+        define(np.random.default_rng(0))
     made = model.logp_dlogp_function(ravel_inputs=True, mode="OPENCL")
     made.set_extra_values({})
     return made._pytensor_function, [np.concatenate([np.ravel(x) for x in model.initial_point().values()])]

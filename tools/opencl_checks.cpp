@@ -5,6 +5,8 @@
 //   OPENCL_CHECKS_LOG     file to which reports are appended; stderr without
 //   OPENCL_CHECKS_AS_GPU  1: a CPU says that it is a GPU with memory, limits and alignment of its own
 //   OPENCL_CHECKS_NOTES   1: also what is allowed and may be of interest: errors of the driver, ends of threads
+//   OPENCL_CHECKS_HISTORY file to which a line is appended before each object is released: after the end of a process in
+//                         the driver, the last lines say what was released
 //
 // Memory of the host counts as used by a transfer, or by a buffer over it, until the program knows that the command has
 // run, by a wait or by the command's status. So what is reported does not depend on how quick the driver was.
@@ -13,6 +15,7 @@
 #include <CL/cl_layer.h>
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -136,6 +139,15 @@ __attribute__((format(printf, 3, 4))) void write_report(bool is_note, const char
 #define ERROR(...) write_report(false, __VA_ARGS__)
 #define NOTE(...) write_report(true, __VA_ARGS__)
 
+int history_file()
+{
+    static int file = [] {
+        const char *name = getenv("OPENCL_CHECKS_HISTORY");
+        return name ? open(name, O_WRONLY | O_CREAT | O_APPEND, 0666) : -1;
+    }();
+    return file;
+}
+
 // ---------------------------------------------------------------------------------------------------------- Objects
 
 enum Type { CONTEXT, QUEUE, BUFFER, PROGRAM, KERNEL, EVENT };
@@ -152,7 +164,7 @@ struct Object {
     void *parent = nullptr;
     // Buffers: `uses` has the last command of each queue; `range` is the number of the host memory that it is over.
     size_t size = 0, origin = 0;
-    long maps = 0, range = 0;
+    long maps = 0, range = 0, whole = 0;  // whole: generation of the buffer that it is a part of
     std::map<cl_command_queue, long> uses;
     // Queues: numbers of the last command, and of the last one that is known to have run.
     long last = 0, known = 0;
@@ -727,9 +739,11 @@ cl_mem CL_API_CALL create_part(cl_mem whole, cl_mem_flags flags, cl_buffer_creat
         ERROR("size", "a sub-buffer begins at byte %zu, not a multiple of %zu", region->origin, GPU_ALIGNMENT);
     cl_mem made = driver.clCreateSubBuffer(whole, flags, type, info, error);
     Guard guard(mutex());
-    if (Object *part = add(BUFFER, made, whole)) {
+    if (Object *part = add(BUFFER, made, whole)) {  // objects that were found before may have moved
         part->size = region->size;
         part->origin = region->origin;
+        if (Object *object = find(whole, BUFFER))
+            part->whole = object->generation;
     }
     return made;
 }
@@ -824,6 +838,14 @@ void note_buffer_released(const Object &buffer)
     }
 }
 
+// Drivers of NVIDIA may end the process where parts that kernels have used are released in another order.
+void check_order(const Object &part)
+{
+    for (auto &[handle, other] : objects())
+        if (part.whole && other.whole == part.whole && other.generation > part.generation)
+            ERROR("order", "a part of a buffer is released before one that was made later");
+}
+
 template <Type type> void note_released(const void *handle, const Scope &scope)
 {
     Guard guard(mutex());
@@ -833,12 +855,61 @@ template <Type type> void note_released(const void *handle, const Scope &scope)
     for (Call *other : calls())
         if (other != &scope.call && other->uses(handle))
             ERROR("released", "a %s is released while another thread is in %s with it", TYPES[type], other->name);
-    if (type == BUFFER)
+    if (type == BUFFER) {
         note_buffer_released(*object);
+        check_order(*object);
+    }
     if (type == QUEUE && object->known < object->last)
         NOTE("queue", "one is released, and nothing has waited for its last commands");
     objects().erase(handle);
     released()[handle] = type;
+}
+
+cl_uint driver_references(const void *buffer)
+{
+    cl_uint count = 0;
+    driver.clGetMemObjectInfo((cl_mem)buffer, CL_MEM_REFERENCE_COUNT, sizeof count, &count, nullptr);
+    return count;
+}
+
+// Append what is known of an object whose last reference is about to be released.
+void write_history(const void *handle)
+{
+    Guard guard(mutex());
+    Object *object = find(handle);
+    if (!object || object->references > 1)
+        return;
+    std::string text;
+    char part[160];
+    auto append = [&](const char *format, auto... values) {
+        snprintf(part, sizeof part, format, values...);
+        text += part;
+    };
+    append("%d thread %ld releases %s %ld %p", getpid(), this_thread(), TYPES[object->type], object->generation,
+           handle);
+    if (object->type == KERNEL)
+        append(" %s", object->name.c_str());
+    if (object->type == BUFFER) {
+        append(" size %zu references %u", object->size, driver_references(handle));
+        if (Object *whole = find(object->parent, BUFFER))
+            append(" part of %ld from %zu, references %u", whole->generation, object->origin,
+                   driver_references(object->parent));
+        else if (released().count(object->parent))
+            append(" part of what was released");
+        for (auto &[queue, number] : object->uses)
+            if (Object *found = find(queue, QUEUE))
+                append(" queue %ld command %ld known %ld", found->generation, number, found->known);
+            else
+                append(" command %ld of a queue that was released", number);
+        int count = 0;
+        for (auto &[other, one] : objects())
+            for (auto &[index, argument] : one.arguments)
+                count += argument.first == handle && argument.second == object->generation;
+        append(" argument of %d", count);
+    }
+    text += "\n";
+    if (write(history_file(), text.data(), text.size()) < 0)
+        ERROR("history", "it cannot be written");
 }
 
 #define RETAIN_AND_RELEASE(NAME, HANDLE, TYPE)                                                                         \
@@ -851,6 +922,8 @@ template <Type type> void note_released(const void *handle, const Scope &scope)
     cl_int CL_API_CALL release_##NAME(HANDLE handle)                                                                   \
     {                                                                                                                  \
         Scope scope("clRelease" #NAME, {handle});                                                                      \
+        if (history_file() >= 0 && TYPE != EVENT)                                                                      \
+            write_history(handle);                                                                                     \
         note_released<TYPE>(handle, scope);                                                                            \
         return scope.checked(driver.clRelease##NAME(handle));                                                          \
     }

@@ -15,11 +15,14 @@ from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray, share_memory
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.memory.parts import parts_of
 from pytensor_cl.runtime.pyopencl_array import from_pyopencl, is_pyopencl_array
 from pytensor_cl.user_kernels.parameters import OF_VARIABLES, is_variable
 from pytensor_cl.user_kernels.signature import Parameter
 from pytensor_cl.user_kernels.structs import StructLayouts
 
+MOST_PARTS = 1024
+"""Parts of a buffer that kernels of one's own make at most: they exist as long as the buffer."""
 _TYPE = re.compile(r"(u?(?:char|short|int|long)|half|float|double)(2|3|4|8|16)?")
 _DTYPES = {
     "char": ("int8", "bool"),
@@ -466,9 +469,10 @@ class _Pointer:
         context, itemsize = self._context, array.dtype.itemsize
         begin = array.layout.offset * itemsize
         if context.queue.capture is None and begin % (context.device.mem_base_addr_align // 8) == 0:
-            whole = cl.Buffer.from_int_ptr(array.buffer.int_ptr, retain=True)  # the pool's type has no sub-buffers
-            with suppress(cl.Error):  # it is itself a part of a buffer, of which there are no parts
-                return whole.get_sub_region(begin, array.nbytes)
+            parts = parts_of(array.buffer)
+            if len(parts) < MOST_PARTS:
+                with suppress(cl.Error):  # it is itself a part of a buffer, of which there are no parts
+                    return parts.part(begin, array.nbytes)
         copied = dense_copy(array)
         if self._writes:
             backs.append(WriteBack(copied, array))

@@ -19,9 +19,9 @@ from pytensor_cl.linker.graphs.buffers import BufferBinding
 from pytensor_cl.linker.graphs.guards import HostValues, freeze_value
 from pytensor_cl.linker.types import Cell, StepProgram, Thunk, peeking
 from pytensor_cl.ops.indexing.slice_update import GpuSubtensor
-from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.memory.parts import parts_of
 
 
 def split_offset(layout: Layout, itemsize: int, alignment: int) -> tuple[int, Layout]:
@@ -33,12 +33,6 @@ def split_offset(layout: Layout, itemsize: int, alignment: int) -> tuple[int, La
     return begin * itemsize, layout._replace(offset=layout.offset - begin)
 
 
-def sub_buffer(buffer: Any, begin: int) -> "cl.Buffer":
-    """Return the bytes of a buffer from `begin` on, as a buffer."""
-    whole = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # the pool's type has no sub-buffers
-    return whole.get_sub_region(begin, buffer.size - begin)
-
-
 class SliceBinding:
     """Binds a slice of the array that `source` binds, at another offset in each call."""
 
@@ -48,7 +42,6 @@ class SliceBinding:
         self._binding, self._source = binding, source
         self._source_layout = source_layout
         self._itemsize, self._alignment = itemsize, alignment
-        self._sub_buffers: dict[int, Any] = {}
         self._bound_offset = -1  # byte offset of the sub-buffer that kernels have; -1: none
         self._array_ref: Callable[[], GpuArray | None] = lambda: None
 
@@ -58,18 +51,14 @@ class SliceBinding:
 
     def rebind(self, offset: int) -> None:
         """Bind the sub-buffer that begins at a byte."""
-        array = self._source.array_ref()
+        array, buffer = self._source.array_ref(), self._source.buffer
+        part = parts_of(buffer).part(offset, buffer.size - offset)
         if array is None:
-            self._binding.bind(sub_buffer(self._source.buffer, offset))
+            self._binding.bind(part)
             self._bound_offset = -1  # the kernels do not have that of the last array any more
             return
         if self._array_ref() is not array:
-            sub_buffers = self._sub_buffers = {}
-            # Sub-buffers keep the memory, so they go with the array.
-            self._array_ref, self._bound_offset = ref(array, lambda _: sub_buffers.clear()), -1
-        part = self._sub_buffers.get(offset)
-        if part is None:
-            part = self._sub_buffers[offset] = sub_buffer(self._source.buffer, offset)
+            self._array_ref, self._bound_offset = ref(array), -1
         if self._bound_offset == offset:
             self._binding.buffer = part
         else:

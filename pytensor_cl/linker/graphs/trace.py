@@ -7,7 +7,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 
 from pytensor_cl.linker.graphs.buffers import ArrayLocation, BufferBinding
 from pytensor_cl.linker.graphs.guards import HostValues, launches_with_scalars
-from pytensor_cl.linker.graphs.slices import DynamicSlices, GraphParameters, SliceBinding, split_offset, sub_buffer
+from pytensor_cl.linker.graphs.slices import DynamicSlices, GraphParameters, SliceBinding, split_offset
 from pytensor_cl.linker.types import StepProgram, StepRunner
 from pytensor_cl.ops.base import GpuOp, context_of
 from pytensor_cl.ops.names import short_name
@@ -15,6 +15,7 @@ from pytensor_cl.ops.transfer import GpuFromHost
 from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.launch_capture import Launch, LaunchCapture
+from pytensor_cl.runtime.memory.parts import parts_of
 from pytensor_cl.sharedvar import DeviceCell
 
 PERMANENT = ("a wait", "a download")
@@ -178,7 +179,8 @@ def _bind_dynamic_slice(trace: Trace, program: StepProgram, node: Apply) -> bool
         return False
     itemsize, alignment = array.dtype.itemsize, context.memory.arena.alignment
     begin, layout = split_offset(array.layout, itemsize, alignment)
-    cell[0] = GpuArray(context, sub_buffer(array.buffer, begin), array.dtype, layout)
+    memory = parts_of(array.buffer).new(begin, array.buffer.size - begin)
+    cell[0] = GpuArray(context, memory, array.dtype, layout)
     part = trace.bind_slice(node.outputs[0], cell[0], whole)
     trace.parameters.slices.append((node, SliceBinding(part, whole, source.layout, itemsize, alignment)))
     return True

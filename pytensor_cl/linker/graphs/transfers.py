@@ -15,6 +15,7 @@ from pytensor_cl.linker.types import Cell
 from pytensor_cl.runtime.context import Context
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from pytensor_cl.runtime.layout import Layout
+from pytensor_cl.runtime.memory.parts import parts_of
 from pytensor_cl.runtime.memory.staging import MIN_BYTES, SMALL, Slot
 
 MAX_SPAN = 1 << 15
@@ -42,10 +43,9 @@ class ArgumentBlock:
         self._offsets = [0, *ends[:-1]]
         self.nbytes = self._offsets[-1] + sizes[-1]
         self._buffer = context.memory.allocate_divisible(self.nbytes)
-        parts = [self._buffer.get_sub_region(o, n) for o, n in zip(self._offsets, sizes, strict=True)]
-        for argument, part in zip(arguments, parts, strict=True):
-            argument.binding.bind(part)
-        self._parts = parts  # kernels do not keep their arguments
+        parts = parts_of(self._buffer)
+        for argument, offset, size in zip(arguments, self._offsets, sizes, strict=True):
+            argument.binding.bind(parts.part(offset, size))
         self._views: dict[int, list[np.ndarray]] = {}  # the arguments' places in the slots of staging memory
 
     def __call__(self) -> None:

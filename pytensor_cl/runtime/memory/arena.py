@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from pytensor_cl.runtime import opencl as cl
+from pytensor_cl.runtime.memory.parts import parts_of
 from pytensor_cl.runtime.queue import Queue
 
 _MIN_ALIGNMENT = 128  # bytes of the largest type of OpenCL C, a long16
@@ -53,5 +54,5 @@ class Arena:
         self.version += 1
 
     def part(self, number: int, offset: int, nbytes: int) -> "cl.Buffer":
-        """Return some bytes of a buffer as a buffer."""
-        return self.buffers[number].get_sub_region(offset, nbytes)
+        """Return some bytes of a buffer as a buffer, which exists as long as the whole one."""
+        return parts_of(self.buffers[number]).part(offset, nbytes)
