@@ -2,7 +2,7 @@
 # On a machine with a GPU: examples, choices by measurement, arrays, the driver, speed beside CuPy, JAX and PyTorch where
 # they are installed, many chains, and a share of the tests, in this order within a number of seconds. A step that fails
 # does not end the run.
-#     bash ci/gpu.sh [all | examples | variants | arrays | driver | bench | chains | tests]...        default: all
+#     bash ci/gpu.sh [all | examples | variants | arrays | driver | bench | launches | chains | tests]...        default: all
 # What a measurement has to choose, in one call of a minute: the fastest form of float32 products, and more.
 #     BUDGET=90 bash ci/gpu.sh variants
 # After a repair, the short form: what was wrong, and nothing else.
@@ -129,13 +129,19 @@ if wants bench; then
         --device "$DEVICE" --seconds $((room - 15)) --profile --binaries "$OUT/binaries.tar.xz" \
         ${only[@]:+--only "${only[@]}"}
 fi
+if wants launches && "$PYTHON" -c 'import pymc' 2>/dev/null; then
+    PYTENSOR_FLAGS=device=$DEVICE step launches 50 "$PYTHON" -W ignore benchmarks/gpu_launches.py "$OUT/launches.json" \
+        --seconds 40
+fi
 if wants chains && "$PYTHON" -c 'import pymc' 2>/dev/null; then
     has_jax=$("$PYTHON" -c 'import jax; print(1)' 2>/dev/null)
     PYTENSOR_FLAGS=device=$DEVICE step chains 60 bash -c 'to_file "$@"' - "$OUT/chains.txt" \
         "$PYTHON" benchmarks/chains.py --model logistic --chains "${CHAINS:-1024}" --gradient --rounds 1 \
         ${has_jax:+--jax-python "$PYTHON"}
+    has_blackjax=$("$PYTHON" -c 'import blackjax; print(1)' 2>/dev/null)
     PYTENSOR_FLAGS=device=$DEVICE step trees 60 bash -c 'to_file "$@"' - "$OUT/trees.txt" \
-        "$PYTHON" benchmarks/chains.py --model slopes --samplers nuts --trees both --rounds 1 --blackjax
+        "$PYTHON" benchmarks/chains.py --model slopes --samplers nuts --trees both --rounds 1 \
+        ${has_blackjax:+--blackjax}
 fi
 if wants tests; then
     # Each worker has a context of its own, so a kernel that ends one ends that of one worker only.

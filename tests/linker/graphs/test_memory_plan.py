@@ -73,12 +73,14 @@ def test_an_arena_that_grows(context):
     memory.reserve((1000, 300))
     memory.reserve((500,))
     assert len(released) == 1 and memory.arena.fits((1000, 300)) and not memory.arena.fits((1000, 300, 1))
-    version, part = memory.arena.version, memory.arena.part(0, memory.arena.alignment, 128)
+    version, whole = memory.arena.version, memory.arena.buffers[0]
+    part = memory.arena.part(0, memory.arena.alignment, 128)
     memory.reserve((200, 400, 50))
     assert memory.arena.version != version and [b.size for b in memory.arena.buffers] == [1000, 400, 50]
     assert memory.statistics().arena_bytes == 1450
     host = np.arange(128, dtype="uint8")
-    memory._queue.write(part, host)  # whoever holds a part of what was replaced can still use it
+    memory._queue.write(part, host)  # whoever holds a buffer that was replaced can still use its parts
     back = np.empty_like(host)
     memory._queue.read(back, part)
     np.testing.assert_array_equal(back, host)
+    assert all(b is not whole for b in memory.arena.buffers)
