@@ -4,6 +4,8 @@ Costs are counted in steps of a micro-kernel: a vector of B times the rows of a 
 ``benchmarks/gemm.py`` times the kernels.
 """
 
+from typing import NamedTuple
+
 # --- schedule cpu: tiles and blocks ---
 # By bytes of the vector registers: rows and vectors of the register tile. The accumulators and the operands of one
 # step must fit in them (32 registers with AVX-512, 16 with AVX). No more rows than a set of the first-level cache has
@@ -51,18 +53,61 @@ CACHED_OUTPUT_BYTES = 8 << 20  # size of the input of an epilogue of short sums,
 
 # --- schedule simt ---
 SIMT_TILES = ((16, 16), (8, 8), (4, 4), (2, 2), (1, 1))  # width of the work-group, steps along k
-# Tiles of kernels/gemm/simt_double_buffered.mako, by dtype, and with an instruction for matrices of float64: rows,
-# columns, elements along k between barriers, parts of a work-group that share out k; and the cost of a multiply-add
-# relative to the first tile's: small tiles are loaded more often.
+
+
+class LargeTile(NamedTuple):
+    """A tile of kernels/gemm/simt_double_buffered.mako, and what it costs.
+
+    `rows`, `columns`: sums of a work-group; `step`: elements along k between barriers; `slices`: parts of a work-group
+    that share out k; `item_rows`: rows of a work-item's sums, which are 8 columns wide in a float32 tile; `fragments`,
+    `registers`: see the template; `cost`: of a multiply-add, relative to that of the first tile for the dtype; `alone`:
+    the same where a work-group has a compute unit to itself; `group`: of a work-group besides, in multiply-adds.
+    """
+
+    rows: int
+    columns: int
+    step: int
+    slices: int
+    cost: float
+    alone: float
+    group: int
+    item_rows: int = 8
+    fragments: int = 1
+    registers: int = 128
+
+
+# By dtype; "matrix": float64 with an instruction for matrices; "float32, many registers": for devices whose work-items
+# may have 255 registers: costs fitted to 400 times on an H200, which choose the fastest tile for each of ten sizes. Of
+# the others only the first tile of each has been timed.
 SIMT_LARGE_TILES = {
-    "float32": ((128, 128, 8, 1, 1.0), (128, 64, 16, 2, 1.1), (64, 64, 32, 4, 1.2), (32, 64, 32, 8, 1.6)),
-    "float64": ((128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.1), (32, 64, 16, 4, 1.4)),
-    "matrix": ((128, 128, 8, 1, 0.9), (128, 64, 8, 1, 1.0), (64, 64, 16, 2, 1.2)),
+    "float32": (
+        LargeTile(128, 128, 8, 1, 1.0, 1.5, 320_000),
+        LargeTile(128, 64, 16, 2, 1.1, 1.65, 320_000),
+        LargeTile(64, 64, 32, 4, 1.2, 1.8, 320_000),
+        LargeTile(32, 64, 32, 8, 1.6, 2.4, 320_000),
+    ),
+    "float32, many registers": (
+        LargeTile(128, 128, 8, 1, 1.0, 1.26, 970_000, item_rows=16, fragments=2, registers=0),
+        LargeTile(128, 64, 16, 1, 1.09, 1.42, 400_000, fragments=2, registers=168),
+        LargeTile(128, 64, 16, 2, 1.27, 1.2, 660_000, fragments=2, registers=0),
+        LargeTile(64, 64, 32, 4, 1.25, 1.19, 690_000, fragments=2, registers=0),
+        LargeTile(32, 64, 32, 8, 1.42, 1.73, 390_000),
+    ),
+    "float64": (
+        LargeTile(128, 64, 8, 1, 1.0, 1.5, 160_000),
+        LargeTile(64, 64, 16, 2, 1.1, 1.65, 160_000),
+        LargeTile(32, 64, 16, 4, 1.4, 2.1, 160_000),
+    ),
+    "matrix": (
+        LargeTile(128, 128, 8, 1, 0.9, 1.35, 320_000),
+        LargeTile(128, 64, 8, 1, 1.0, 1.5, 320_000),
+        LargeTile(64, 64, 16, 2, 1.2, 1.8, 320_000),
+    ),
 }
 SIMT_ITEM_BYTES = 256  # size of the sums of a work-item
-# Forms of the first tile of float32, by the number `gemm.form` of runtime/tuning.py: rows, columns, elements along k
-# between barriers, rows of a work-item's sums, fragments of A and B in registers, limit of registers on NVIDIA's
-# devices. `bash ci/gpu.sh variants` times them beside cuBLAS.
+# Other forms of the first tile of float32, by the number `gemm.form` of runtime/tuning.py; 0: none, that of the table.
+# Rows, columns, elements along k between barriers, rows of a work-item's sums, fragments of A and B in registers, limit
+# of registers on NVIDIA's devices. `bash ci/gpu.sh variants` times them beside cuBLAS.
 SIMT_FORMS = (
     (128, 128, 8, 8, 1, 128),
     (128, 128, 8, 8, 1, 0),
@@ -72,15 +117,12 @@ SIMT_FORMS = (
     (128, 128, 8, 16, 2, 0),
     (256, 128, 8, 16, 1, 0),
     (256, 128, 8, 16, 2, 0),
-)  # elements, fragments, registers
+)
 SIMT_REGISTERS = 128  # limit of a work-item's registers on NVIDIA's devices: two work-groups run on a multiprocessor
-SIMT_ALONE_COST = 1.5  # cost of the multiply-adds of a work-group that has a compute unit to itself
-# Costs in multiply-adds of float32 by a compute unit in the same time: of a work-group; of a launch that adds up
-# partial sums, of each part of it, and of a byte of partial sums.
-SIMT_GROUP_COST = 320_000
-SIMT_LAUNCH_COST = 1_300_000
-SIMT_PART_COST = 6_000
-SIMT_BYTE_COST = 0.15
+# Costs in multiply-adds of float32 by a compute unit in the same time: of a launch that adds up partial sums, and of a
+# byte of partial sums.
+SIMT_LAUNCH_COST = 1_260_000
+SIMT_BYTE_COST = 0.055
 SIMT_MOST_GROUPS = 1 << 22  # work-groups along the first dimension of an NDRange that every GPU takes
 SIMT_FEW_ROWS = 32  # rows that leave most of a large tile empty, which matters where a CPU computes all of it
 SIMT_FEW_COLUMNS = 64  # columns that do

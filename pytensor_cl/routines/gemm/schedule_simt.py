@@ -8,22 +8,20 @@ import numpy as np
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.ndrange import local_memory
 from pytensor_cl.routines.gemm.limits import (
-    SIMT_ALONE_COST,
     SIMT_BANKS_BYTES,
     SIMT_BYTE_COST,
     SIMT_FEW_COLUMNS,
     SIMT_FEW_ROWS,
     SIMT_FORMS,
-    SIMT_GROUP_COST,
     SIMT_ITEM_BYTES,
     SIMT_LARGE_TILES,
     SIMT_LAUNCH_COST,
     SIMT_MOST_GROUPS,
-    SIMT_PART_COST,
     SIMT_REGISTERS,
     SIMT_SPLIT_K_DEPTH,
     SIMT_SPLIT_K_GROUPS_PER_UNIT,
     SIMT_TILES,
+    LargeTile,
 )
 from pytensor_cl.runtime.device import DeviceInfo
 
@@ -98,29 +96,41 @@ def _most_parts(tile: WorkGroupTile, shape: GemmShape, units: int) -> int:
     return max(1, min(SIMT_SPLIT_K_GROUPS_PER_UNIT * units // tiles, shape.k // SIMT_SPLIT_K_DEPTH))
 
 
-def large_tiles(dtype: np.dtype, matrix: int, form: int = 0) -> tuple[tuple[WorkGroupTile, float], ...]:
+def large_tiles(
+    dtype: np.dtype, matrix: int, form: int = 0, has_many_registers: bool = False
+) -> tuple[tuple[WorkGroupTile, LargeTile], ...]:
     """Return the tiles with sums in registers, and their costs; none for an integer type.
 
-    `matrix`: k of the instruction for matrices of float64; 0: there is none; `form`: number of the largest tile of
-    float32 in `SIMT_FORMS`.
+    `matrix`: k of the instruction for matrices of float64; 0: there is none; `form`: another form of the largest tile
+    of float32, its number in `SIMT_FORMS`; 0: none; `has_many_registers`: whether work-items may have 255 registers.
     """
     matrix = matrix if dtype == np.float64 else 0
-    found = SIMT_LARGE_TILES.get("matrix" if matrix else dtype.name, ())
-    items = [rows * columns * slices * dtype.itemsize // SIMT_ITEM_BYTES for rows, columns, _, slices, _ in found]
-    tiles = [
-        (WorkGroupTile(_LARGE, (32, count // 32), step, rows, columns, slices=slices, matrix=matrix), cost)
-        for count, (rows, columns, step, slices, cost) in zip(items, found, strict=True)
-    ]
-    if dtype == np.float32:
-        tiles[0] = _tile_of(SIMT_FORMS[form]), tiles[0][1]
+    name = "matrix" if matrix else dtype.name
+    if has_many_registers and dtype == np.float32:
+        name += ", many registers"
+    tiles = [(_tile_of(large, dtype, matrix), large) for large in SIMT_LARGE_TILES.get(name, ())]
+    if form and dtype == np.float32:
+        rows, columns, step, item_rows, fragments, registers = SIMT_FORMS[form]
+        first = tiles[0][1]._replace(
+            rows=rows, columns=columns, step=step, item_rows=item_rows, fragments=fragments, registers=registers
+        )
+        tiles[0] = _tile_of(first, dtype, 0), first
     return tuple(tiles)
 
 
-def _tile_of(form: tuple[int, ...]) -> WorkGroupTile:
-    rows, columns, step, item_rows, fragments, registers = form
-    items = rows * columns * 8 * np.dtype("float32").itemsize // (item_rows * SIMT_ITEM_BYTES)
+def _tile_of(large: LargeTile, dtype: np.dtype, matrix: int) -> WorkGroupTile:
+    items = large.rows * large.columns * large.slices * 8 * dtype.itemsize // (large.item_rows * SIMT_ITEM_BYTES)
     return WorkGroupTile(
-        _LARGE, (32, items // 32), step, rows, columns, item_rows=item_rows, fragments=fragments, registers=registers
+        _LARGE,
+        (32, items // 32),
+        large.step,
+        large.rows,
+        large.columns,
+        slices=large.slices,
+        matrix=matrix,
+        item_rows=large.item_rows,
+        fragments=large.fragments,
+        registers=large.registers,
     )
 
 
@@ -158,21 +168,21 @@ def runs_large(info: DeviceInfo, dtype: np.dtype) -> bool:
 
 
 def _cost(
-    tile: WorkGroupTile, relative: float, shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int
+    tile: WorkGroupTile, large: LargeTile, shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int
 ) -> float:
     """Return the time of a product, in multiply-adds of a compute unit.
 
-    `launches`: launches that follow if k is split.
+    `large`: costs of the tile; `launches`: launches that follow if k is split.
     """
     groups = tile.tiles(shape.m, shape.n) * prod(shape.batch) * tile.split_k
     of_unit = ceil_div(groups, info.compute_units)
-    multiply_adds = tile.rows * tile.columns * ceil_div(shape.k, tile.split_k) * relative
-    rate = 1.0 if dtype == np.float32 or tile.matrix else 0.5
-    cost = of_unit * (multiply_adds * (SIMT_ALONE_COST if of_unit == 1 else 1) + SIMT_GROUP_COST * rate)
+    multiply_adds = tile.rows * tile.columns * ceil_div(shape.k, tile.split_k)
+    cost = of_unit * (multiply_adds * (large.alone if of_unit == 1 else large.cost) + large.group)
     if tile.split_k == 1:
         return cost
+    rate = 1.0 if dtype == np.float32 or tile.matrix else 0.5
     partial = tile.split_k * shape.m * shape.n * dtype.itemsize
-    return cost + rate * (launches * SIMT_LAUNCH_COST + tile.split_k * SIMT_PART_COST + partial * SIMT_BYTE_COST)
+    return cost + rate * (launches * SIMT_LAUNCH_COST + partial * SIMT_BYTE_COST)
 
 
 def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int, form: int) -> WorkGroupTile | None:
@@ -183,7 +193,8 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int, f
     if on_cpu and (shape.m <= SIMT_FEW_ROWS or shape.n <= SIMT_FEW_COLUMNS):
         return None
     best: tuple[float, WorkGroupTile] | None = None
-    for tile, relative in large_tiles(dtype, info.features.matrix_f64, form):
+    # PTX, whose instructions `warp_shuffles` are, has 255 registers for a work-item.
+    for tile, large in large_tiles(dtype, info.features.matrix_f64, form, info.features.warp_shuffles):
         groups = tile.tiles(shape.m, shape.n) * prod(shape.batch)
         most = _most_parts(tile, shape, info.compute_units)
         if (
@@ -194,7 +205,7 @@ def _large(shape: GemmShape, info: DeviceInfo, dtype: np.dtype, launches: int, f
             continue
         for parts in (1 << n for n in range(most.bit_length())):
             split = tile._replace(split_k=parts)
-            cost = _cost(split, relative, shape, info, dtype, launches)
+            cost = _cost(split, large, shape, info, dtype, launches)
             if best is None or cost < best[0]:
                 best = cost, split
     return best and best[1]

@@ -17,7 +17,7 @@ from tests.routines.gemm.test_gemm import PLACEMENTS
 from tests.routines.products import check, draw
 
 TILES = {
-    "-".join(map(str, (name, *tile[:2]))): (name, number)
+    f"{name.partition(',')[0]}-{tile.rows}-{tile.columns}-{tile.slices}-{tile.fragments}": (name, number)
     for name, tiles in SIMT_LARGE_TILES.items()
     for number, tile in enumerate(tiles)
     if name != "matrix"
@@ -59,8 +59,10 @@ def emulated(source):
 
 
 def force(monkeypatch, dtype, number, matrix=0, parts=1):
-    """Let every product run one of the tiles."""
-    tile = large_tiles(np.dtype(dtype), matrix)[number][0]._replace(split_k=parts)
+    """Let every product run one of the tiles; `dtype`: name of the dtype in `SIMT_LARGE_TILES`."""
+    name, _, registers = dtype.partition(", ")
+    tiles = large_tiles(np.dtype(name), matrix, has_many_registers=bool(registers))
+    tile = tiles[number][0]._replace(split_k=parts)
     monkeypatch.setattr(Gemm, "_work_group_tile", lambda *_: tile)
     return tile
 
@@ -85,7 +87,7 @@ def sizes(tile):
 @pytest.mark.parametrize(("dtype", "number"), TILES.values(), ids=TILES)
 def test_tiles(context, rng, monkeypatch, dtype, number):
     need(context, dtype)
-    tile = force(monkeypatch, dtype, number)
+    tile, dtype = force(monkeypatch, dtype, number), dtype.partition(",")[0]
     routine = Gemm(context, dtype, schedule="simt")
     for m, k, n in sizes(tile):
         a, b = draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -104,7 +106,7 @@ def test_tiles(context, rng, monkeypatch, dtype, number):
 @pytest.mark.parametrize(("dtype", "number"), TILES.values(), ids=TILES)
 def test_scalars_and_an_addend(context, rng, monkeypatch, dtype, number):
     need(context, dtype)
-    tile = force(monkeypatch, dtype, number)
+    tile, dtype = force(monkeypatch, dtype, number), dtype.partition(",")[0]
     routine, scalar = Gemm(context, dtype, has_c=True, schedule="simt"), np.dtype(dtype).type
     m, k, n = tile.rows + 3, tile.step + 2, tile.columns + 1
     c, a, b = draw(rng, dtype, m, n), draw(rng, dtype, m, k), draw(rng, dtype, k, n)
@@ -121,7 +123,7 @@ def test_scalars_and_an_addend(context, rng, monkeypatch, dtype, number):
 @pytest.mark.parametrize(("dtype", "number"), TILES.values(), ids=TILES)
 def test_split_sums(context, rng, monkeypatch, dtype, number):
     need(context, dtype)
-    tile = force(monkeypatch, dtype, number, parts=3)
+    tile, dtype = force(monkeypatch, dtype, number, parts=3), dtype.partition(",")[0]
     routine = Gemm(context, dtype, schedule="simt")
     for n in (tile.columns, tile.columns + 1):
         a, b = draw(rng, dtype, tile.rows - 1, 5 * tile.step + 3), draw(rng, dtype, 5 * tile.step + 3, n)
@@ -161,7 +163,7 @@ def test_batches(context, rng, monkeypatch, dtype):
 @pytest.mark.parametrize(("dtype", "number"), TILES.values(), ids=TILES)
 def test_epilogues(context, rng, monkeypatch, dtype, number):
     need(context, dtype)
-    tile = force(monkeypatch, dtype, number)
+    tile, dtype = force(monkeypatch, dtype, number), dtype.partition(",")[0]
     function = Function(dtype, (dtype, dtype), (dtype, "bool"))
     shapes = ((False, False), (True, False), (False, True))
     epilogue = Epilogue(context, function, shapes, "simt")
@@ -223,7 +225,7 @@ def test_choice(context):
         (1024, 512, 784): (32, 64, 1),
         (1024, 10, 256): (32, 64, 1),
         (256, 10, 1024): (32, 64, 4),
-        (64, 64, 80_000): (32, 64, 128),
+        (64, 64, 80_000): (64, 64, 256),
     }
     for (m, n, k), what in wanted.items():
         tile = select_tile(GemmShape(m, n, k, ()), info, np.dtype("float32"), 16)
@@ -248,6 +250,29 @@ def test_choice(context):
     )
     few = replace(info, kind="cpu", compute_units=2)
     assert select_tile(GemmShape(32, 100, 100, ()), few, np.dtype("float32"), 16).template == "gemm/simt"
+
+
+def test_choice_with_many_registers(context):
+    """The fastest tile and number of parts of those that were timed on an H200."""
+    features = replace(context.info.features, matrix_f64=0, warp_shuffles=True)
+    info = replace(
+        context.info, kind="gpu", compute_units=132, max_work_group_size=1024, local_memory=49152, features=features
+    )
+    fastest = {
+        (4096, 4096, 4096): (128, 128, 8, 1),
+        (2048, 2048, 2048): (128, 128, 8, 1),
+        (1024, 1024, 1024): (128, 64, 16, 1),
+        (80000, 64, 64): (128, 64, 16, 1),
+        (1024, 512, 784): (64, 64, 32, 1),
+        (784, 512, 1024): (64, 64, 32, 1),
+        (1024, 512, 256): (64, 64, 32, 1),
+        (1024, 256, 512): (32, 64, 32, 1),
+        (512, 512, 512): (32, 64, 32, 1),
+        (512, 256, 1024): (64, 64, 32, 4),
+    }
+    for (m, n, k), what in fastest.items():
+        tile = select_tile(GemmShape(m, n, k, ()), info, np.dtype("float32"), 16)
+        assert (tile.rows, tile.columns, tile.step, tile.split_k) == what, (m, n, k)
 
 
 def test_programs_are_built_when_sizes_are_known(context, monkeypatch):
