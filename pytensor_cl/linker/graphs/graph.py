@@ -205,11 +205,12 @@ class SharedBinding:
     def __call__(self) -> None:
         """Bind the device copy; kernel arguments stay as they are if it is the array of the last call."""
         out = self._out
-        if self._name in self._source.devices:
+        try:
             out[0] = self._source.devices[self._name]
-        else:
+        except KeyError:
             self.to_device()
-        if out[0].layout != self._layout:
+        layout = out[0].layout
+        if layout is not self._layout and layout != self._layout:
             raise GuardFailure
         if self._donation is not None:
             self._donation.acquire(out)  # before a variable of this function refers to the array

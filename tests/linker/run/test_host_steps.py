@@ -4,11 +4,14 @@ import warnings
 
 import numpy as np
 import pytensor
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from pytensor import scan
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.conditional.op import IfElse, ifelse
+from pytensor.scalar import float32, int8, int64
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg import cholesky
 
 from pytensor_cl.linker.linker import OpenCLLinker
@@ -96,3 +99,24 @@ def test_arithmetic_of_numbers(name, dtype):
         node.op.perform(node, [c[0] for c in cells], wanted)
         assert out[0].dtype == wanted[0][0].dtype and out[0].shape == ()
         np.testing.assert_allclose(out[0], wanted[0][0], rtol=1e-6)
+
+
+def test_composites_of_numbers(monkeypatch):
+    """Each Op of a composite runs on NumPy scalars; results are those of the composite's `perform`."""
+    x, n, b = float32("x"), int64("n"), int8("b")
+    y = x * np.float32(1.5) - ps.cast(n, "float32") ** np.float32(0.5)
+    outputs = [
+        ps.switch(ps.lt(y, x), y, ps.sqrt(ps.abs(y))), ps.cast(y, "int16"), b * b, n // 3 + b, ps.true_div(n, b)
+    ]  # fmt: skip
+    composite = ps.Composite([x, n, b], outputs)
+    node = Elemwise(composite)(*(pt.scalar(dtype=v.dtype) for v in (x, n, b)), return_list=True)[0].owner
+    for values in ((2.25, 16, 100), (-1e3, 7, -3), (0.5, 0, 1)):
+        given = [[np.asarray(value, v.dtype)] for value, v in zip(values, (x, n, b), strict=True)]
+        cells, wanted = ([[None] for _ in outputs] for _ in range(2))
+        node.op.perform(node, [c[0] for c in given], wanted)
+        with monkeypatch.context() as patched:
+            patched.setattr(ps.Composite, "impl", lambda *_: pytest.fail("each Op was interpreted"))
+            host_steps.host_thunk(node, given, cells)()
+        for out, (got,), (right,) in zip(outputs, cells, wanted, strict=True):
+            assert got.dtype == out.dtype and got.shape == ()
+            np.testing.assert_array_equal(got, right)
