@@ -56,15 +56,15 @@ def _composite_function(composite: Composite) -> Callable[..., list[Any]]:
     constants: list[Any] = []
     steps = []
     nodes = graph.toposort()
-    for variable in {v: None for v in (*graph.outputs, *(v for n in nodes for v in n.inputs)) if v.owner is None}:
-        if variable not in places:
-            places[variable] = len(places)
+    for variable in (*graph.outputs, *(v for n in nodes for v in n.inputs)):
+        if variable.owner is None and variable not in places:
+            places[variable] = len(graph.inputs) + len(constants)
             constants.append(np.dtype(variable.type.dtype).type(variable.data))
-    for node in nodes:
+    for number, node in enumerate(nodes, len(graph.inputs) + len(constants)):
         (out,) = node.outputs
         where = [places[v] for v in node.inputs]
         steps.append((_function_of(node.op, node), where, np.dtype(out.type.dtype).type))
-        places[out] = len(places)
+        places[out] = number  # results of equal nodes are equal variables
     results = [places[v] for v in graph.outputs]
 
     def function(*inputs: Any) -> Any:

@@ -108,6 +108,7 @@ def test_composites_of_numbers(monkeypatch):
     outputs = [
         ps.switch(ps.lt(y, x), y, ps.sqrt(ps.abs(y))), ps.cast(y, "int16"), b * b, n // 3 + b, ps.true_div(n, b)
     ]  # fmt: skip
+    outputs.append((n + b) * (n + b) - n)  # a node twice
     composite = ps.Composite([x, n, b], outputs)
     node = Elemwise(composite)(*(pt.scalar(dtype=v.dtype) for v in (x, n, b)), return_list=True)[0].owner
     for values in ((2.25, 16, 100), (-1e3, 7, -3), (0.5, 0, 1)):
