@@ -1,7 +1,7 @@
-"""Time on a GPU what a measurement has to choose: forms of float32 products, scatter-adds, reductions in one launch.
+"""Time on a GPU what a measurement has to choose: tiles of products, scatter-adds, reductions in one launch.
 
 usage: python benchmarks/gpu_variants.py OUT.json [--device opencl:gpu] [--seconds 55] [--scale 1]
-                                         [--only products scatter reductions]
+                                         [--only products tiles scatter reductions]
 
 Every result is checked. All variants of a section, and cuBLAS by CuPy or PyTorch where one is installed, are timed by
 turns in this process: a time is the median over rounds of a call in a row of calls. The last line of the section on
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from pytensor_cl.routines.gemm.limits import SIMT_FORMS
-from pytensor_cl.routines.gemm.routine import Gemm
+from pytensor_cl.routines.gemm.routine import BatchedGemm, Gemm
 from pytensor_cl.routines.gemm.schedule_simt import large_tiles
 from pytensor_cl.routines.indexing.gather_scatter import Scatter
 from pytensor_cl.routines.reduction.routine import Reduction
@@ -172,6 +172,80 @@ def products(context: Context, scale: float, end: float) -> dict[str, Any]:
     return report
 
 
+# --- tiles ---
+
+# Sizes of products: m, n, k, length of the batch, and which matrices are transposed.
+TILE_SIZES = {
+    "float32": (
+        (4096, 4096, 4096, 0, ""), (2048, 2048, 2048, 0, ""), (1024, 1024, 1024, 0, ""), (512, 512, 512, 0, ""),
+        (1024, 512, 784, 0, ""), (784, 512, 1024, 0, "a"), (1024, 512, 256, 0, "b"), (512, 256, 1024, 0, "a"),
+        (80_000, 64, 64, 0, ""), (64, 64, 80_000, 0, "a"), (1024, 10, 256, 0, ""), (128, 128, 128, 256, ""),
+        (256, 3136, 64, 32, ""),
+    ),
+    "float64": (
+        (4096, 4096, 4096, 0, ""), (2048, 2048, 2048, 0, ""), (1024, 1024, 1024, 0, ""), (512, 512, 512, 0, ""),
+        (64, 64, 100_000, 0, "a"), (20_000, 64, 64, 0, ""), (128, 128, 128, 256, ""),
+    ),
+}  # fmt: skip
+PARTS = 1, 2, 4, 8, 16
+MOST_GROUPS_PER_UNIT = 4  # of a product whose sums are divided
+
+
+def _tile_calls(
+    context: Context, dtype: str, arrays: tuple[Any, Any], shape: tuple[int, int, int], known: dict[str, Any]
+) -> dict[str, Call]:
+    """Return a call for each tile and number of parts; `known`: routines with programs, by the name of the tile."""
+    (a, b), (m, n, k), info = arrays, shape, context.info
+    kind = BatchedGemm if a.ndim > 2 else Gemm
+    default = kind(context, dtype, schedule="simt")
+    (out,) = default(a, b)
+    wanted, calls = out.to_host(), {"chosen": partial(default.launch, (out,), (a, b))}
+    features = info.features
+    for tile, _ in large_tiles(np.dtype(dtype), features.matrix_f64, 0, features.warp_shuffles):
+        name = f"{tile.rows} x {tile.columns}, step {tile.step}, {tile.slices} slices"
+        for parts in PARTS:
+            groups = tile.tiles(m, n) * parts
+            if parts > 1 and (a.ndim > 2 or k < 64 * parts or groups > MOST_GROUPS_PER_UNIT * info.compute_units):
+                continue
+            routine = kind(context, dtype, schedule="simt")
+            routine._sources, routine._kernels = known.setdefault((name, kind), (routine._sources, routine._kernels))
+            routine._work_group_tile = lambda _, tile=tile._replace(split_k=parts): tile
+            (got,) = routine(a, b)
+            error = np.abs(got.to_host() - wanted).max() / np.abs(wanted).max()
+            if error < TOLERANCE:
+                calls[f"{name}, {parts} parts"] = partial(routine.launch, (got,), (a, b))
+            else:
+                print(f"{name}, {parts} parts, {m} x {n} x {k}: WRONG by {error:.1e}")
+    return calls
+
+
+def tiles(context: Context, scale: float, end: float) -> dict[str, Any]:
+    """Time every tile with its sums in registers, and the one that is chosen, with k in several parts."""
+    rng, report = np.random.default_rng(2026), {}
+    for dtype, sizes in TILE_SIZES.items():
+        known: dict[str, Any] = {}
+        if dtype == "float64" and not context.info.has_fp64:
+            continue
+        for *lengths, batch, transposed in sizes:
+            if time.monotonic() > end:
+                break
+            m, n, k = (max(4, round(length * scale)) for length in lengths)
+            before = (batch,) if batch else ()
+            a = context.from_host(rng.normal(size=(*before, *((k, m) if "a" in transposed else (m, k)))).astype(dtype))
+            b = context.from_host(rng.normal(size=(*before, *((n, k) if "b" in transposed else (k, n)))).astype(dtype))
+            arrays = a.T if "a" in transposed else a, b.T if "b" in transposed else b
+            times = by_turns(_tile_calls(context, dtype, arrays, (m, n, k), known), context.queue.wait, end)
+            name = f"{dtype} {m} x {n} x {k}" + (f", {batch} of them" if batch else "")
+            report[name] = times
+            best, rate = min(times, key=times.__getitem__), 2e-6 * m * n * k * max(1, batch)
+            print(
+                f"{name:40} chosen {times['chosen']:8.1f} us {rate / times['chosen']:6.2f} TFLOP/s; "
+                f"fastest {times[best]:8.1f} us: {best}",
+                flush=True,
+            )
+    return report
+
+
 # --- scatter-adds ---
 
 
@@ -239,7 +313,12 @@ def reductions(context: Context, scale: float, end: float) -> dict[str, Any]:
     return report
 
 
-SECTIONS = {"products": (products, 3.0), "scatter": (scatter, 1.5), "reductions": (reductions, 1.0)}
+SECTIONS = {
+    "products": (products, 3.0),
+    "tiles": (tiles, 3.0),
+    "scatter": (scatter, 1.5),
+    "reductions": (reductions, 1.0),
+}
 """Each with its share of the time."""
 
 

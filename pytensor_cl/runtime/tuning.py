@@ -49,7 +49,7 @@ PARAMETERS: dict[str, Parameter] = {
     "reduction.groups_per_unit": Parameter(8, (4, 16, 32), "simt", "work-groups that keep a compute unit busy"),
     "reduction.min_thread": Parameter(16, (4, 8, 32, 64), "simt", "elements that a work-item reduces at least"),
     "reduction.one_launch": Parameter(
-        0, (1,), "simt", "1: both passes in one launch, where the driver has the feature last_group (not timed yet)"
+        1, (0,), "simt", "1: both passes in one launch, where the driver has the feature last_group"
     ),
     "gemm.tile": Parameter(
         0,
