@@ -188,7 +188,7 @@ TILE_SIZES = {
     ),
 }  # fmt: skip
 PARTS = 1, 2, 4, 8, 16
-MOST_GROUPS_PER_UNIT = 4  # of a product whose sums are divided
+MOST_GROUPS_PER_UNIT = 4  # work-groups per compute unit, where k is divided
 
 
 def _tile_calls(
@@ -209,7 +209,8 @@ def _tile_calls(
                 continue
             routine = kind(context, dtype, schedule="simt")
             routine._sources, routine._kernels = known.setdefault((name, kind), (routine._sources, routine._kernels))
-            routine._work_group_tile = lambda _, tile=tile._replace(split_k=parts): tile
+            divided = tile._replace(split_k=parts)
+            routine._work_group_tile = lambda _, tile=divided: tile
             (got,) = routine(a, b)
             error = np.abs(got.to_host() - wanted).max() / np.abs(wanted).max()
             if error < TOLERANCE:

@@ -8,11 +8,12 @@ A page marks a table with the file that has its numbers, relative to the page:
     <!-- table workloads of results/nvidia-h200.json: begin -->
     <!-- table: end -->
 
-The tables are `summary`, `workloads`, `commands`, `bandwidth` and `features`. With ``--check`` nothing is written; the
-exit status is 1 if a page does not have the tables of its files.
+The tables are `summary`, `workloads`, `arrays`, `merged`, `tiles`, `commands`, `bandwidth` and `features`. With
+``--check`` nothing is written; the exit status is 1 if a page does not have the tables of its files.
 """
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -109,6 +110,7 @@ def collect(folder: Path) -> dict[str, Any]:
         "examples": [line for line in _lines(folder / "examples.txt") if line.startswith("---")],
         "variants": _read(folder / "variants.json"),
         "arrays": _read(folder / "arrays.json"),
+        "launches": _read(folder / "launches.json"),
         "tests": _tests(folder / "tests.xml"),
     }
     return {key: value for key, value in _rounded(found).items() if value}
@@ -197,6 +199,34 @@ def bandwidth(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield f"multiply-adds of {name}", f"{rate:.3g} TFLOP/s"
 
 
+def arrays(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield microseconds of operations of arrays beside CuPy's."""
+    yield "operation", "this package", "CuPy", "CuPy / this package"
+    for name, found in results.get("arrays", {}).get("cases", {}).items():
+        ours, theirs = found.get("ours"), found.get("CuPy")
+        if ours and theirs:
+            yield name.replace("*", r"\*"), _time(ours), _time(theirs), f"{theirs / ours:.2f}"
+
+
+def merged(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield microseconds of calls with kernels launched one by one and merged, and what merging adds to the third."""
+    yield "function", "one by one", "merged", "times as fast", "more for the third call"
+    for name, found in results.get("launches", {}).items():
+        if "failed" not in found:
+            single, us = found["single_us"], found["merged_us"]
+            seconds = [later - before for before, later in itertools.pairwise(found["merged_first_s"])]
+            yield name, _time(single), _time(us), f"{single / us:.2f}", f"{seconds[1]:.2g} s"
+
+
+def tiles(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield for each size of products the tile that was chosen before, and the fastest."""
+    yield "m x n x k", "before", "fastest", "tile, step along k, parts of k"
+    for name, found in results.get("variants", {}).get("tiles", {}).items():
+        others = {tile: us for tile, us in found.items() if tile != "chosen"}
+        best = min(others, key=others.__getitem__)
+        yield name, _time(found["chosen"]), _time(others[best]), best
+
+
 def features(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield which features work, and which do not."""
     yield "works", "does not"
@@ -205,9 +235,21 @@ def features(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, ...]]]] = {
-    function.__name__: function for function in (summary, workloads, commands, bandwidth, features)
+    function.__name__: function
+    for function in (summary, workloads, arrays, merged, tiles, commands, bandwidth, features)
 }
-LEFT = {"workload", "inputs", "beside", "what", "works", "does not"}  # columns that are aligned to the left
+LEFT = {
+    "workload",
+    "inputs",
+    "beside",
+    "what",
+    "works",
+    "does not",
+    "operation",
+    "function",
+    "m x n x k",
+    "tile, step along k, parts of k",
+}  # columns that are aligned to the left
 
 
 def markdown(rows: Iterator[tuple[str, ...]]) -> str:

@@ -78,7 +78,10 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "gemm.group": Parameter(16, (8,), "simt", "width of the work-group"),
     "gemm.form": Parameter(
-        0, (1, 2, 3, 4, 5, 6, 7), "simt", "another form of the largest tile of float32: its number in SIMT_FORMS of routines/gemm; 0: none"
+        0,
+        (1, 2, 3, 4, 5, 6, 7),
+        "simt",
+        "another form of the largest tile of float32: its number in SIMT_FORMS of routines/gemm; 0: none",
     ),
     "launch.merge": Parameter(
         1, (0,), "simt", "1: small kernels of a captured graph that do not depend on each other run in one launch"

@@ -53,9 +53,7 @@ class Parts:
                     part = self._shared[begin, nbytes] = self.new(begin, nbytes)
         return part
 
-    def __del__(
-        self, process: Any = os.getpid, decref: Any = pythonapi.Py_DecRef, py_object: Any = py_object
-    ) -> None:
+    def __del__(self, process: Any = os.getpid, decref: Any = pythonapi.Py_DecRef, py_object: Any = py_object) -> None:
         # The interpreter's end may drop this object when the module has no names any more, or without a call of this
         # method: then the parts stay until the process has ended.
         if self._process != process():  # a forked child may not call the driver
@@ -66,7 +64,7 @@ class Parts:
 
 
 def parts_of(buffer: Any) -> Parts:
-    """Return the parts of a buffer, which exist as long as this Python object, the buffer: keep it while one is used."""
+    """Return the parts of a buffer, which exist as long as this Python object: keep it while one is used."""
     found: Parts | None = getattr(buffer, _ATTRIBUTE, None)
     if found is None:
         with _lock:
