@@ -117,7 +117,7 @@ SIMT_FORMS = (
     (128, 128, 8, 16, 2, 0),
     (256, 128, 8, 16, 1, 0),
     (256, 128, 8, 16, 2, 0),
-)
+)  # elements, fragments, registers
 SIMT_REGISTERS = 128  # limit of a work-item's registers on NVIDIA's devices: two work-groups run on a multiprocessor
 # Costs in multiply-adds of float32 by a compute unit in the same time: of a launch that adds up partial sums, and of a
 # byte of partial sums.
