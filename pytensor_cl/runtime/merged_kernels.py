@@ -28,7 +28,6 @@ _DECLARATOR = re.compile(r"(\w+)((?:\[[^\[\]]*\])*)")
 # The comment about registers is read by runtime/compilation/variants.py.
 _WITHOUT_FUNCTION = re.compile(r"\b__constant\b|\bat most \d+ registers\b")
 _OTHER_LOCAL = re.compile(r"\b__local\b[^;*()]*;")
-_CONST = re.compile(r"\bconst\b")
 _ALIGNMENT = 8  # bytes of an argument are rounded up to it
 MOST_PARTS = 32
 """Launches in one: the compiler has the text of each kernel once for each launch."""
@@ -185,63 +184,35 @@ def _without_local(body: str, name: str) -> tuple[str, list[str]]:
 def merged_source(parts: Sequence[Part]) -> KernelSource:
     """Return the kernel that runs several launches with the same work-group.
 
-    Its arguments are those of the parts, each followed by the part's `grid`. Parts of the same function share a call,
-    as the compiler has the function's instructions once for each call.
+    Its arguments are those of the parts, each followed by the part's `grid`.
     """
-    functions = {part.function: _functions(part.source)[part.function] for part in parts}
-    texts = tuple(dict.fromkeys(text for function in functions.values() for text in function.texts))
-    kinds = [name for name, function in functions.items() if function.has_local]
-    members = {name: [k for k, part in enumerate(parts) if part.function == name] for name in functions}
-    declared = [_declared(k, functions[part.function]) for k, part in enumerate(parts)]
-    order = [k for found in members.values() for k in found]  # the order of their work-groups
-    ends = [
-        f"const uint end_{k} = {f'end_{before} + ' if before is not None else ''}grid_{k}.x * grid_{k}.y;"
-        for before, k in zip([None, *order], order, strict=False)
-    ]
-    begins = dict(zip(order, ["0", *(f"end_{k}" for k in order)], strict=False))
-    branches = [_branch(name, found, functions[name], begins) for name, found in members.items()]
+    functions = [_functions(part.source)[part.function] for part in parts]
+    texts = tuple(dict.fromkeys(text for function in functions for text in function.texts))
+    kinds = dict.fromkeys(part.function for part, function in zip(parts, functions, strict=True) if function.has_local)
+    declared, ends, branches = [], [], []
+    for k, (part, function) in enumerate(zip(parts, functions, strict=True)):
+        names = [f"a{k}_{i}" for i in range(len(function.parameters))]
+        declared += [f"{p.type} {name}" for p, name in zip(function.parameters, names, strict=True)]
+        declared.append(f"const uint2 grid_{k}")
+        before = f" + end_{k - 1}" if k else ""
+        ends.append(f"const uint end_{k} = grid_{k}.x * grid_{k}.y{before};")
+        group = f"(group{f' - end_{k - 1}' if k else ''})"
+        numbers = (f"{group} % grid_{k}.x", f"{group} / grid_{k}.x", f"grid_{k}.x", f"grid_{k}.y")
+        local = (f"&space.of_{part.function}",) if function.has_local else ()
+        branches.append(f"if (group < end_{k})\n        {part.function}_part({', '.join((*names, *numbers, *local))});")
     union = " ".join(f"{kind}_local of_{kind};" for kind in kinds)
-    statements = [
-        *([f"__local union {{ {union} }} space;"] if kinds else ()),
-        "const uint group = get_group_id(0);",
-        *ends,
-        "\n    else ".join(branches),
-    ]
+    space = f"__local union {{ {union} }} space;\n    " if kinds else ""
+    body = (
+        f"{space}const uint group = get_group_id(0);\n    "
+        + "\n    ".join(ends)
+        + "\n    "
+        + "\n    else ".join(branches)
+    )
     size = ", ".join(map(str, parts[0].local_size))
     head = f"__kernel __attribute__((reqd_work_group_size({size})))\nvoid NAME({', '.join(declared)})"
-    text = f"{head}\n{{\n    {'\n    '.join(statements)}\n}}\n"
+    text = f"{head}\n{{\n    {body}\n}}\n"
     name = f"merged_{hashlib.sha256(''.join((*texts, text)).encode()).hexdigest()[:12]}"
     return KernelSource(name, text.replace("void NAME(", f"void {name}(", 1), texts)
-
-
-def _declared(k: int, function: _Function) -> str:
-    """Return the parameters of part number `k`."""
-    return ", ".join(f"{p.type} a{k}_{i}" for i, p in enumerate(function.parameters)) + f", const uint2 grid_{k}"
-
-
-def _branch(name: str, parts: Sequence[int], function: _Function, begins: dict[int, str]) -> str:
-    """Return the statement that runs the parts of one function; `begins`: the first work-group of each part."""
-    first, *others = parts
-    count = len(function.parameters)
-    if others:
-        chosen = [f"{_variable(p.type)} b{i} = a{first}_{i};" for i, p in enumerate(function.parameters)]
-        chosen.append(f"uint2 grid = grid_{first}; uint begin = {begins[first]};")
-        for k in others:
-            values = [*(f"b{i} = a{k}_{i};" for i in range(count)), f"grid = grid_{k}; begin = {begins[k]};"]
-            chosen.append(f"if (group >= {begins[k]}) {{ {' '.join(values)} }}")
-        names, grid, begin = [f"b{i}" for i in range(count)], "grid", "begin"
-    else:
-        chosen, names, grid, begin = [], [f"a{first}_{i}" for i in range(count)], f"grid_{first}", begins[first]
-    numbers = (f"(group - {begin}) % {grid}.x", f"(group - {begin}) / {grid}.x", f"{grid}.x", f"{grid}.y")
-    local = (f"&space.of_{name}",) if function.has_local else ()
-    statements = (*chosen, f"{name}_part({', '.join((*names, *numbers, *local))});")
-    return f"if (group < end_{parts[-1]}) {{\n        {'\n        '.join(statements)}\n    }}"
-
-
-def _variable(kind: str) -> str:
-    """Return a parameter's type without the ``const`` of the parameter itself."""
-    before, star, after = kind.rpartition("*")
-    return before + star + _CONST.sub("", after)
 
 
 def ndrange(parts: Sequence[Part]) -> tuple[tuple[int, ...], tuple[int, ...]]:

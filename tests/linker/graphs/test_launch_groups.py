@@ -11,7 +11,6 @@ from pytensor_cl import explain, optimizers
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
-from pytensor_cl.runtime import launcher
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.merged_kernels import merged_source, part_of
 from tests.device_apart import context_apart
@@ -46,26 +45,6 @@ def test_a_step_of_an_optimizer_is_one_launch(apart, rng):
             np.testing.assert_allclose(param.get_value(), value, 1e-5, 1e-6)
     assert (graph_of(f).kernels, graph_of(f).launches) == (len(params), 1)
     assert all(donation.reuse_count for g in f.vm.executor.graphs.values() for donation in g.donations)
-
-
-def test_parts_of_one_kernel_share_a_call(apart, rng, monkeypatch):
-    """Compilers put the instructions of a function where it is called."""
-    merged = []
-
-    def noted(parts):
-        merged.append(merged_source(parts))
-        return merged[-1]
-
-    monkeypatch.setattr(launcher, "merged_source", noted)
-    sizes = 7, 300, 5, 0, 64, 1000
-    xs = [pt.fvector() for _ in sizes]
-    f = opencl(xs, [(pt.exp if k % 3 else pt.tanh)(x) for k, x in enumerate(xs)])
-    for _ in range(CALLS):
-        values = [rng.normal(size=n).astype("float32") for n in sizes]
-        for k, (got, x) in enumerate(zip(f(*values), values, strict=True)):
-            np.testing.assert_allclose(got, (np.exp if k % 3 else np.tanh)(x), 1e-5, 1e-6)
-    (source,) = merged
-    assert source.source.count("_part(") == 2 and (graph_of(f).kernels, graph_of(f).launches) == (5, 1)
 
 
 def test_what_depends_on_a_launch_runs_after_it(apart, rng):
@@ -162,7 +141,7 @@ def test_local_memory_and_work_groups_of_a_kernel_become_arguments():
     )
     assert "(part_local->any) < part_groups_1" in function and "p.sums + ((size_t)0 *" in function
     assert "y[part_group_0]" in function and "__local float" not in function
-    assert merged.source.count("twice_part(") == 1 and "at most" not in merged.source
+    assert merged.source.count("twice_part(") == 2 and "at most" not in merged.source
 
 
 @pytest.mark.parametrize(
