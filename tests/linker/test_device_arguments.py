@@ -33,7 +33,7 @@ class Foreign:
         return opencl_device(self.array.context.device)
 
     def __dlpack__(self, **options):
-        return self.array.__dlpack__(dl_device=self.__dlpack_device__(), **options)
+        return self.array.__dlpack__(**{"dl_device": self.__dlpack_device__(), **options})
 
 
 def resident(variable):

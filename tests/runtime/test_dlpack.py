@@ -50,7 +50,7 @@ class Foreign:
         return opencl_device(self.array.context.device)
 
     def __dlpack__(self, **options):
-        return self.capsule or self.array.__dlpack__(dl_device=self.__dlpack_device__(), **options)
+        return self.capsule or self.array.__dlpack__(**{"dl_device": self.__dlpack_device__(), **options})
 
 
 class Legacy:
@@ -372,9 +372,21 @@ def test_a_device_with_a_memory_of_its_own():
         r = context.from_host(host)
         device = opencl_device(context.device)
         assert r.__dlpack_device__() == device and device[0] == 4
+        other = cl.CommandQueue(context.cl_context)
+        for options in ({"dl_device": device}, {"dl_device": device, "stream": -1}, {"stream": other}):
+            capsule = r.__dlpack__(max_version=(1, 0), **options)
+            got = pytensor_cl.from_dlpack(Foreign(r, capsule), trust_opencl=True)
+            assert got.buffer.int_ptr == r.buffer.int_ptr
         got = pytensor_cl.from_dlpack(Foreign(r[1:]), trust_opencl=True)
         assert got.buffer.int_ptr == r.buffer.int_ptr
         np.testing.assert_array_equal(got.to_host(), host[1:])
+        for options in ({}, {"stream": -1}, {"copy": True}, {"max_version": (1, 0)}):
+            for array in (r, r[:0]):
+                with pytest.raises(BufferError, match=r"in OpenCL memory of .*np.from_dlpack\(r, device='cpu'\)"):
+                    array.__dlpack__(**options)
+        with pytest.raises(BufferError, match=r"r.__dlpack__\(dl_device=r.__dlpack_device__\(\)\)"):
+            np.from_dlpack(r)
+        assert pytensor_cl.from_dlpack(r, copy=False).buffer is r.buffer
         for options in ({}, {"copy": True}):
             np.testing.assert_array_equal(np.from_dlpack(r[:, ::2], device="cpu", **options), host[:, ::2])
         with pytest.raises(BufferError, match="cannot be exported without a copy"):
@@ -398,6 +410,18 @@ def test_jax(context):
     np.testing.assert_array_equal(back.to_host(), host + 1)
     with pytest.raises(BufferError, match="dtype"):
         pytensor_cl.from_dlpack(jax.numpy.ones(3, "bfloat16"), device=context.name)
+
+
+@pytest.mark.parametrize("name", ["torch", "jax.dlpack"])
+def test_memory_that_the_host_does_not_see_is_refused(name):
+    """PyTorch would end the process."""
+    library = pytest.importorskip(name)
+    with context_apart() as context:
+        r = context.from_host(np.arange(12, dtype="float32").reshape(3, 4))
+        with pytest.raises((BufferError, TypeError)):
+            library.from_dlpack(r)
+        got = library.from_dlpack(np.from_dlpack(r, device="cpu"))
+        np.testing.assert_array_equal(np.asarray(got), r.to_host())
 
 
 def test_torch(context, rng):
