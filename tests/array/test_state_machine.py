@@ -423,7 +423,8 @@ class Arrays(RuleBasedStateMachine):
         device = xp.from_dlpack(memory, device=self.driver)
         is_shared = self.context.mappings.view(device) is not None and np.may_share_memory(device.host_view(), memory)
         host = memory.copy()
-        host.flags.writeable = not (frozen and is_shared)  # a copy may be written
+        assert device.readonly == (frozen and self.context.mappings.are_supported())  # a copy may be written
+        host.flags.writeable = not device.readonly
         self.imports = [*self.imports, memory][-3:]
         self.add(host, device, memory if is_shared else None)
 
