@@ -622,6 +622,15 @@ cl_int CL_API_CALL flush(cl_command_queue queue)
     return scope.checked(driver.clFlush(queue));
 }
 
+cl_event CL_API_CALL create_user_event(cl_context context, cl_int *error)
+{
+    Scope scope("clCreateUserEvent", {context});
+    cl_event made = driver.clCreateUserEvent(context, error);
+    Guard guard(mutex());
+    add(EVENT, made, context); // its handle may be that of an event that was released
+    return made;
+}
+
 void event_has_run(cl_event handle)
 {
     Guard guard(mutex());
@@ -1094,6 +1103,7 @@ extern "C" cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *target, cl_u
     layer.clCreateProgramWithBinary = program_of_binary;
     layer.clBuildProgram = build_program;
     layer.clCreateKernel = create_kernel;
+    layer.clCreateUserEvent = create_user_event;
     layer.clSetKernelArg = set_argument;
     layer.clGetKernelInfo = query_Kernel;
     layer.clGetMemObjectInfo = query_MemObject;
