@@ -292,6 +292,13 @@ def pytest_runtest_call(item):
 
 
 @pytest.fixture
+def host_sees_memory(context):
+    """For tests of memory that the host and the device share."""
+    if not context.mappings.are_supported():
+        pytest.skip(f"{context.info.name} has a memory of its own, which the host does not see")
+
+
+@pytest.fixture
 def on_device():
     """Compile functions for the device, however small they are."""
     with pytensor.config.change_flags(opencl__placement="device"):

@@ -31,6 +31,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <sstream>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -170,8 +171,11 @@ struct Object {
     long last = 0, known = 0;
     bool in_order = true;
     std::vector<std::pair<long, Command>> waits;
-    // Kernels
+    // Programs
+    std::string text;
+    // Kernels; `read`: the arguments that are pointers to const
     std::string name;
+    std::set<cl_uint> read;
     std::map<cl_uint, std::pair<cl_mem, long>> arguments;
     // Events
     Command command;
@@ -542,7 +546,8 @@ void check_arguments(const Object &kernel)
         if (buffer->maps > 0)
             ERROR("map", "%s is enqueued with argument %u, which is mapped", name, index);
         for (auto &[other, handle] : buffers)
-            if (handle != argument.first && Place(handle, 0, 0).overlaps(Place(argument.first, 0, 0)))
+            if (handle != argument.first && Place(handle, 0, 0).overlaps(Place(argument.first, 0, 0)) &&
+                !(kernel.read.count(other) && kernel.read.count(index)))  // reads of overlapping buffers are defined
                 ERROR("overlap", "%s is enqueued with overlapping buffers, arguments %u and %u", name, other, index);
         buffers.push_back({index, argument.first});
     }
@@ -615,6 +620,15 @@ cl_int CL_API_CALL flush(cl_command_queue queue)
 {
     Scope scope("clFlush", {queue});
     return scope.checked(driver.clFlush(queue));
+}
+
+cl_event CL_API_CALL create_user_event(cl_context context, cl_int *error)
+{
+    Scope scope("clCreateUserEvent", {context});
+    cl_event made = driver.clCreateUserEvent(context, error);
+    Guard guard(mutex());
+    add(EVENT, made, context); // its handle may be that of an event that was released
+    return made;
 }
 
 void event_has_run(cl_event handle)
@@ -759,7 +773,29 @@ cl_program CL_API_CALL program_of_text(cl_context context, cl_uint count, const 
                                        cl_int *error)
 {
     Scope scope("clCreateProgramWithSource", {context});
-    return note_program(driver.clCreateProgramWithSource(context, count, texts, sizes, error), context);
+    cl_program made = note_program(driver.clCreateProgramWithSource(context, count, texts, sizes, error), context);
+    Guard guard(mutex());
+    if (Object *program = find(made, PROGRAM))
+        for (cl_uint k = 0; k < count; k++)
+            program->text += sizes && sizes[k] ? std::string(texts[k], sizes[k]) : texts[k];
+    return made;
+}
+
+// The parameters of a kernel that are pointers to const, as its program declares them: drivers need not know it of a
+// program that was built without -cl-kernel-arg-info. None if the program came from a binary.
+std::set<cl_uint> parameters_read(const std::string &text, const std::string &name)
+{
+    std::set<cl_uint> found;
+    const std::string head = "void " + name + "(";
+    const size_t begin = text.find(head);
+    if (begin == std::string::npos)
+        return found;
+    std::istringstream parameters(text.substr(begin + head.size(), text.find(')', begin) - begin - head.size()));
+    std::string parameter;
+    for (cl_uint index = 0; std::getline(parameters, parameter, ','); index++)
+        if (parameter.find("const") < parameter.find('*') && parameter.find('*') != std::string::npos)
+            found.insert(index);
+    return found;
 }
 
 cl_program CL_API_CALL program_of_binary(cl_context context, cl_uint count, const cl_device_id *devices,
@@ -795,6 +831,9 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int
     Guard guard(mutex());
     if (Object *kernel = add(KERNEL, made, program))
         kernel->name = name;
+    Object *kernel = find(made, KERNEL), *from = find(program, PROGRAM);
+    if (kernel && from)
+        kernel->read = parameters_read(from->text, name);
     return made;
 }
 
@@ -1064,6 +1103,7 @@ extern "C" cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *target, cl_u
     layer.clCreateProgramWithBinary = program_of_binary;
     layer.clBuildProgram = build_program;
     layer.clCreateKernel = create_kernel;
+    layer.clCreateUserEvent = create_user_event;
     layer.clSetKernelArg = set_argument;
     layer.clGetKernelInfo = query_Kernel;
     layer.clGetMemObjectInfo = query_MemObject;

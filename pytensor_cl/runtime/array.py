@@ -229,8 +229,8 @@ class GpuArray(ArrayOperators):
         """Return a DLPack capsule over the memory of the array, which must not be donated or reused meanwhile.
 
         Where the host sees the memory, as that of a CPU, the capsule is one of host memory, and commands have ended. It
-        is a copy if strides are negative. Elsewhere it is one of OpenCL memory: its ``data`` is the ``cl_mem``, and
-        views have a ``byte_offset``.
+        is a copy if strides are negative. Elsewhere it is one of OpenCL memory, if `dl_device` or a queue as `stream`
+        asks for that: its ``data`` is the ``cl_mem``, and views have a ``byte_offset``.
 
         Parameters
         ----------
@@ -241,14 +241,16 @@ class GpuArray(ArrayOperators):
             The latest version that the consumer reads; None is a version without a flag for read-only memory.
         dl_device
             ``(1, 0)``, the host: a copy if it does not see the memory. ``(4, k)``: OpenCL memory of device number `k`
-            of `pytensor_cl.devices`, on CPUs too. None is where the array is.
+            of `pytensor_cl.devices`, on CPUs too. None is where the array is; for memory that the host does not see it
+            must be given, or `stream`, because other libraries take the handle for an address.
         copy
             True copies, False never does.
 
         Raises
         ------
         BufferError
-            It cannot be exported without a copy, or to that device; or it is read-only, and the version has no flag.
+            It cannot be exported without a copy, or to that device; or it is read-only, and the version has no flag; or
+            nothing asks for OpenCL memory.
         """
         return self.context.exports.dlpack(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 

@@ -122,6 +122,13 @@ def export(
 ) -> Any:
     """Return a capsule over a device array (`GpuArray.__dlpack__`); `device`: its `opencl_device`."""
     is_visible = mappings.are_supported()
+    if dl_device is None and not is_visible and not isinstance(stream, cl.CommandQueue):
+        # PyTorch 2.13 asks so for a copy on the host, takes the handle for an address, and ends the process.
+        raise BufferError(
+            f"the array is in OpenCL memory of {array.context.name!r}, which a library must ask for: "
+            "np.from_dlpack(r, device='cpu') and np.asarray(r) are copies on the host, "
+            "r.__dlpack__(dl_device=r.__dlpack_device__()) has the OpenCL buffer"
+        )
     target = ((HOST, 0) if is_visible else device) if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
     if target == device:
         return _opencl_capsule(array, device, stream, max_version, copy)

@@ -110,8 +110,8 @@ def from_dlpack(obj: Any, /, *, device: Any = None, copy: bool | None = None, tr
 def _opencl_capsule(obj: Any) -> Any:
     """Return the capsule of an object in OpenCL memory."""
     try:
-        return obj.__dlpack__(max_version=(1, 1))
-    except TypeError:  # it is of a version without that argument
+        return obj.__dlpack__(max_version=(1, 1), dl_device=obj.__dlpack_device__())
+    except TypeError:  # it is of a version without these arguments
         return obj.__dlpack__()
 
 

@@ -1,7 +1,8 @@
 """Errors of the build of a user's kernel: the driver's messages at the lines that the user wrote.
 
 A program is made of parts. Each part that the user wrote stands behind a ``#line`` directive with a title of its own,
-which the messages of drivers repeat: so each message is found again in the user's text.
+which the messages of drivers repeat: so each message is found again in the user's text. NVIDIA's driver counts the
+lines of the whole program instead, which `located` makes lines of parts.
 """
 
 import re
@@ -24,6 +25,9 @@ _DIAGNOSTIC = re.compile(
 _PLACE_IN_MACRO = re.compile(r"^(?:\d+ )?<Spelling=[^>]*>: *")
 """The line that clang writes before a message about a name that a header of PoCL defines as a macro."""
 _LANES = re.compile(r"\b(u?(?:char|short|int|long)|half|float|double)\d+\b|\s*\(vector of \d+ '\w+' values\)")
+_LINE_DIRECTIVE = re.compile(r'#line 1 "(?P<title>[^"]*)"')
+_PLACE_IN_PROGRAM = re.compile(r"^(?P<before>[ \t]*)<(?:kernel|program source)>:(?P<line>\d+)(?=:)", re.MULTILINE)
+"""A place by the number of a line of the whole program, as NVIDIA's and Apple's drivers call it."""
 _BARE = re.compile(r"^[ \t]*error: (?P<text>.*)$", re.MULTILINE)
 _AROUND = 2
 """Lines that are shown before and after one that a message names."""
@@ -67,6 +71,26 @@ class SourcePart(NamedTuple):
 def line_directive(title: str) -> str:
     """Return the line before a part of a program. Text that the user did not write has a title of its own, too."""
     return f'#line 1 "{title}"'
+
+
+def located(log: str, source: str) -> str:
+    """Return a build log with a part and a line of it in place of each line of the program that stands in a part.
+
+    Drivers that follow ``#line`` directives name only lines before the first one so, and these stay.
+    """
+    places: list[tuple[str, int]] = [("", 0)]  # of each line of the program; the first one has number 1
+    for line in source.split("\n"):
+        directive = _LINE_DIRECTIVE.fullmatch(line.rstrip())
+        title, number = places[-1]
+        places.append((directive["title"], 0) if directive else (title, number + 1))
+
+    def place(match: re.Match[str]) -> str:
+        line = int(match["line"])
+        title, number = places[min(line, len(places) - 1)]
+        past = max(line - len(places) + 1, 0)  # a message about the end of the text may name the line after it
+        return f"{match['before']}{title}:{max(number + past, 1)}" if title else match[0]
+
+    return _PLACE_IN_PROGRAM.sub(place, log)
 
 
 class Diagnostic(NamedTuple):
@@ -159,7 +183,7 @@ def build_error(
     has_fp64
         Whether the device has double precision.
     """
-    found = diagnostics(log)[:_MOST]
+    found = diagnostics(located(log, source))[:_MOST]
     blocks = [(part.place, lines) for part in parts if (lines := _part_lines(part, found))]
     message = [f"{kernel} could not be built{f', {blocks[0][0]}' if blocks and blocks[0][0] else ''}:"]
     for number, (place, lines) in enumerate(blocks):

@@ -14,7 +14,7 @@ from pytensor_cl.codegen.emitter import VECTOR_FAMILIES, Complex, Emitter, Scala
 from pytensor_cl.codegen.template import render
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime.program import explain_build_errors
-from pytensor_cl.user_kernels.build_errors import SourcePart, build_error, line_directive
+from pytensor_cl.user_kernels.build_errors import SourcePart, build_error, line_directive, located
 from pytensor_cl.user_kernels.c_text import (
     Token,
     check_brackets,
@@ -527,10 +527,11 @@ def _has_plain_numbers(parts: Sequence[Token], calls_several: bool) -> bool:
 
 def _explain(error: CompilationError) -> CompilationError | None:
     """Return the error with the lines that the user wrote, if the text of a user's function is wrong."""
+    log = located(error.log, error.source)
     for title, function in list(_known.items()):
-        if title in error.log and f'"{title}"' in error.source:
+        if title in log and f'"{title}"' in error.source:
             parts = [part._replace(compiled=function.translate(part.text)) for part in function.parts]
-            return build_error(original_names(error.log), error.source, str(function), parts)
+            return build_error(original_names(log), error.source, str(function), parts)
     return None
 
 

@@ -219,7 +219,7 @@ def _run(library, calls, driver):
     environment = os.environ | {
         "SCIPY_ARRAY_API": "1",
         "PYTENSOR_FLAGS": f"device=opencl:{driver},floatX=float64",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))),
     }
     done = subprocess.run(
         [sys.executable, "-c", RUN],

@@ -360,6 +360,32 @@ class Arrays(RuleBasedStateMachine):
 
     # Other libraries
 
+    def look(self, pair, writes, kind):
+        """Look at memory that the host sees; return whether it was written, if it was to be."""
+        if kind == "host_view":
+            pair.seen = pair.device.host_view(writeable=writes)
+            if writes:
+                pair.seen[...] = 1
+            return True
+        pair.device.sync()
+        seen = np.from_dlpack(pair.device)
+        np.testing.assert_array_equal(seen, pair.host)
+        if any(s < 0 for s in pair.host.strides):
+            return False
+        pair.seen = seen
+        if writes and seen.flags.writeable:
+            seen[...] = 1
+            return True
+        return False
+
+    def refused(self, pair):
+        """Look at memory that the host does not see."""
+        with pytest.raises(ValueError, match="has a memory of its own"):
+            pair.device.host_view()
+        with pytest.raises(BufferError, match="a library must ask for"):
+            np.from_dlpack(pair.device)
+        np.testing.assert_array_equal(np.from_dlpack(pair.device, device="cpu"), pair.host)
+
     @rule(which=WHICH, writes=st.booleans(), kind=st.sampled_from(["host_view", "dlpack", "map", "pyopencl"]))
     def export(self, which, writes, kind):
         """Look at the memory from outside, and write it."""
@@ -379,21 +405,11 @@ class Arrays(RuleBasedStateMachine):
             np.testing.assert_array_equal(array.get(), pair.host)
             if writes:
                 array.fill(1)
-        elif kind == "host_view":
-            pair.seen = pair.device.host_view(writeable=writes)
-            if writes:
-                pair.seen[...] = 1
-        else:
-            pair.device.sync()
-            seen = np.from_dlpack(pair.device)
-            np.testing.assert_array_equal(seen, pair.host)
-            if any(s < 0 for s in pair.host.strides):
-                return
-            pair.seen = seen
-            if writes and seen.flags.writeable:
-                seen[...] = 1
-            else:
-                return
+        elif not self.context.mappings.are_supported():
+            self.refused(pair)
+            return
+        elif not self.look(pair, writes, kind):
+            return
         if writes:
             pair.host[...] = 1
 
@@ -407,7 +423,8 @@ class Arrays(RuleBasedStateMachine):
         device = xp.from_dlpack(memory, device=self.driver)
         is_shared = self.context.mappings.view(device) is not None and np.may_share_memory(device.host_view(), memory)
         host = memory.copy()
-        host.flags.writeable = memory.flags.writeable
+        assert device.readonly == (frozen and self.context.mappings.are_supported())  # a copy may be written
+        host.flags.writeable = not device.readonly
         self.imports = [*self.imports, memory][-3:]
         self.add(host, device, memory if is_shared else None)
 

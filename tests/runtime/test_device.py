@@ -136,7 +136,8 @@ def test_without_pyopencl_there_is_one_line():
 
 def test_facts(context):
     info = context.info
-    assert info.kind == "cpu" and info.schedule == "cpu"
+    assert info.kind in ("cpu", "gpu", "accelerator")
+    assert info.schedule == ("cpu" if info.kind == "cpu" else "simt")
     assert dataclasses.replace(info, kind="gpu").schedule == "simt"
     assert info.compute_units >= 1 and info.max_allocation <= info.global_memory
     assert set(info.as_dict()) >= {"name", "has_fp64", "schedule"}

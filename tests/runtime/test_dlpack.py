@@ -50,7 +50,7 @@ class Foreign:
         return opencl_device(self.array.context.device)
 
     def __dlpack__(self, **options):
-        return self.capsule or self.array.__dlpack__(dl_device=self.__dlpack_device__(), **options)
+        return self.capsule or self.array.__dlpack__(**{"dl_device": self.__dlpack_device__(), **options})
 
 
 class Legacy:
@@ -69,6 +69,7 @@ class Legacy:
 # Exports to the host
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 @pytest.mark.parametrize("view", VIEWS)
 def test_an_export_is_over_the_same_memory(context, rng, view):
     for dtype in DTYPES:
@@ -84,6 +85,7 @@ def test_an_export_is_over_the_same_memory(context, rng, view):
         np.testing.assert_array_equal(copied, wanted)
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_both_sides_write(context):
     r = context.from_host(np.zeros((3, 4), "float32"))
     got = np.from_dlpack(r[1:])
@@ -94,6 +96,7 @@ def test_both_sides_write(context):
     assert (got == 7).all()
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_negative_strides_are_copied(context):
     """PyTorch ends the process on them."""
     r = context.from_host(np.arange(12, dtype="int32").reshape(3, 4))[::-1]
@@ -106,6 +109,7 @@ def test_negative_strides_are_copied(context):
     assert address(np.from_dlpack(one, copy=False)) == seen(one)
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_read_only_arrays_stay_so(context):
     r = context.from_host(np.zeros((3, 4), "float32"))
     wide = r[:1].with_layout(r[:1].layout.broadcast_to((5, 4)))
@@ -126,16 +130,12 @@ def test_versions(context):
     with pytest.raises(BufferError, match=r"cannot be exported to the DLPack device \(2, 0\)"):
         r.__dlpack__(dl_device=(2, 0))
     with pytest.raises(BufferError, match="has no stream"):
-        r.__dlpack__(stream=1)
+        r.__dlpack__(dl_device=(1, 0), stream=1)
 
 
 def test_memory_of_an_export_is_not_reused(context):
-    for export in (
-        np.from_dlpack,
-        lambda a: a.host_view(),
-        lambda a: a.__dlpack__(),
-        lambda a: Foreign(a).__dlpack__(),
-    ):
+    exports = [np.from_dlpack, lambda a: a.host_view(), lambda a: a.__dlpack__()]
+    for export in [lambda a: Foreign(a).__dlpack__(), *(exports if context.mappings.are_supported() else [])]:
         r = context.from_host(np.full(5000, 3, "float32"))
         handle, got = r.buffer.int_ptr, export(r)
         del r
@@ -152,12 +152,13 @@ def test_memory_of_an_export_is_not_reused(context):
 def test_many_exports_take_no_memory(context):
     """Consumed or not, whichever side is dropped first."""
     r = context.from_host(np.zeros((30, 40), "float32"))
-    before = references(r), context.memory.statistics()
+    before, is_shared = (references(r), context.memory.statistics()), context.mappings.are_supported()
     for _ in range(2500):
-        np.from_dlpack(r[1:])
-        r.__dlpack__(max_version=(1, 0))
+        np.from_dlpack(r[1:], device="cpu")
+        r.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
         Foreign(r).__dlpack__(max_version=(1, 0))
-        pytensor_cl.from_dlpack(r.host_view())
+        if is_shared:
+            pytensor_cl.from_dlpack(r.host_view())
     gc.collect()
     assert (references(r), context.memory.statistics()) == before
     assert len(context.imports.ranges) < 200
@@ -166,6 +167,7 @@ def test_many_exports_take_no_memory(context):
 # Imports from the host
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 @pytest.mark.parametrize("view", VIEWS)
 def test_an_import_is_over_the_same_memory(context, rng, view):
     for dtype in DTYPES:
@@ -183,6 +185,7 @@ def test_an_import_is_over_the_same_memory(context, rng, view):
             assert not np.array_equal(copied.to_host(), array)
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_kernels_write_memory_of_the_host(context):
     host = np.zeros((40, 50), "float32")
     r = pytensor_cl.from_dlpack(host[3:], device=context.name)
@@ -192,6 +195,7 @@ def test_kernels_write_memory_of_the_host(context):
     assert (host[3:5] == 4).all() and not host[:3].any() and not host[5:].any()
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_memory_that_is_imported_twice_has_one_buffer(context):
     host = np.arange(60.0).reshape(6, 10)
     whole = pytensor_cl.from_dlpack(host, device=context.name)
@@ -205,6 +209,7 @@ def test_memory_that_is_imported_twice_has_one_buffer(context):
     assert first.buffer is second.buffer
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_memory_of_which_a_part_is_in_use(context):
     host = np.arange(100.0)
     kept = pytensor_cl.from_dlpack(Legacy(host[:60]), device=context.name, copy=False)
@@ -218,6 +223,7 @@ def test_memory_of_which_a_part_is_in_use(context):
     assert seen(again) == address(host[40:])
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_memory_of_an_array_itself_is_that_array(context):
     r = context.from_host(np.arange(20_000, dtype="float32").reshape(100, 200))
     for back in (np.from_dlpack(r), r.host_view(writeable=True), np.from_dlpack(np.from_dlpack(r[3:])[:, 5:])):
@@ -228,6 +234,7 @@ def test_memory_of_an_array_itself_is_that_array(context):
     assert pytensor_cl.from_dlpack(r, copy=True).buffer is not r.buffer
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_read_only_memory(context):
     host = np.zeros((30, 40), "float32")
     host.flags.writeable = False
@@ -238,6 +245,7 @@ def test_read_only_memory(context):
     assert not r.copy().readonly
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_memory_is_kept_until_kernels_have_run(context):
     gate = cl.UserEvent(context.cl_context)
     host = np.full(5000, 2.0)
@@ -262,7 +270,7 @@ def test_what_cannot_be_imported(context):
     swapped = np.arange(3, dtype=">f4")
     fields = np.zeros(4, [("a", "f4"), ("b", "i1")])["a"]
     for array, message in ((swapped, "byte order"), (fields, "no multiples of the 4 bytes")):
-        with pytest.raises(BufferError, match=message):
+        with pytest.raises(BufferError, match=message if context.mappings.are_supported() else "cannot use memory"):
             pytensor_cl.from_dlpack(array, device=name, copy=False)
         np.testing.assert_array_equal(pytensor_cl.from_dlpack(array, device=name).to_host(), array)
     np.testing.assert_array_equal(pytensor_cl.from_dlpack(odd, device=name).to_host(), odd)
@@ -284,7 +292,8 @@ def test_capsules_at_the_end_of_the_process_and_in_other_threads(context):
         for _ in range(3):
             r = context.from_host(np.ones(5000))
             device = opencl_device(context.device)
-            kept += [r.__dlpack__(), r.__dlpack__(dl_device=device), np.from_dlpack(r), r.host_view()]
+            kept += [r.__dlpack__(dl_device=r.__dlpack_device__()), r.__dlpack__(dl_device=device)]
+            kept += [np.from_dlpack(r, device="cpu"), r.host_view() if context.mappings.are_supported() else None]
             kept += [pytensor_cl.from_dlpack(np.ones(5000)), r.to_pyopencl(), pytensor_cl.queue()]
         cycle = [kept[:7]]
         cycle.append(cycle)
@@ -331,7 +340,7 @@ def test_a_capsule_is_consumed_once(context):
         context.queue.wait()
         assert references(r) == before
     with pytest.raises(BufferError, match="of device type 1, and not of OpenCL memory"):
-        pytensor_cl.from_dlpack(Foreign(r, r.__dlpack__()), trust_opencl=True)
+        pytensor_cl.from_dlpack(Foreign(r, r.__dlpack__(dl_device=(1, 0))), trust_opencl=True)
     with pytest.raises(BufferError, match="no DLPack capsule"):
         pytensor_cl.from_dlpack(Foreign(r, object()), trust_opencl=True)
 
@@ -372,9 +381,21 @@ def test_a_device_with_a_memory_of_its_own():
         r = context.from_host(host)
         device = opencl_device(context.device)
         assert r.__dlpack_device__() == device and device[0] == 4
+        other = cl.CommandQueue(context.cl_context)
+        for options in ({"dl_device": device}, {"dl_device": device, "stream": -1}, {"stream": other}):
+            capsule = r.__dlpack__(max_version=(1, 0), **options)
+            got = pytensor_cl.from_dlpack(Foreign(r, capsule), trust_opencl=True)
+            assert got.buffer.int_ptr == r.buffer.int_ptr
         got = pytensor_cl.from_dlpack(Foreign(r[1:]), trust_opencl=True)
         assert got.buffer.int_ptr == r.buffer.int_ptr
         np.testing.assert_array_equal(got.to_host(), host[1:])
+        for options in ({}, {"stream": -1}, {"copy": True}, {"max_version": (1, 0)}):
+            for array in (r, r[:0]):
+                with pytest.raises(BufferError, match=r"in OpenCL memory of .*np.from_dlpack\(r, device='cpu'\)"):
+                    array.__dlpack__(**options)
+        with pytest.raises(BufferError, match=r"r.__dlpack__\(dl_device=r.__dlpack_device__\(\)\)"):
+            np.from_dlpack(r)
+        assert pytensor_cl.from_dlpack(r, copy=False).buffer is r.buffer
         for options in ({}, {"copy": True}):
             np.testing.assert_array_equal(np.from_dlpack(r[:, ::2], device="cpu", **options), host[:, ::2])
         with pytest.raises(BufferError, match="cannot be exported without a copy"):
@@ -387,6 +408,7 @@ def test_a_device_with_a_memory_of_its_own():
 # Other libraries
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_jax(context):
     jax = pytest.importorskip("jax")
     host = np.arange(12, dtype="float32").reshape(3, 4)
@@ -400,6 +422,19 @@ def test_jax(context):
         pytensor_cl.from_dlpack(jax.numpy.ones(3, "bfloat16"), device=context.name)
 
 
+@pytest.mark.parametrize("name", ["torch", "jax.dlpack"])
+def test_memory_that_the_host_does_not_see_is_refused(name):
+    """PyTorch would end the process."""
+    library = pytest.importorskip(name)
+    with context_apart() as context:
+        r = context.from_host(np.arange(12, dtype="float32").reshape(3, 4))
+        with pytest.raises((BufferError, TypeError)):
+            library.from_dlpack(r)
+        got = library.from_dlpack(np.from_dlpack(r, device="cpu"))
+        np.testing.assert_array_equal(np.asarray(got), r.to_host())
+
+
+@pytest.mark.usefixtures("host_sees_memory")
 def test_torch(context, rng):
     torch = pytest.importorskip("torch")
     host = rng.normal(size=(4, 6)).astype("float32")

@@ -26,6 +26,9 @@ def test_as_numpy_copies(context, rng):
         for name, view in VIEWS.items():
             source = view(base)
             got, wanted = copy_by_device(source), source.copy("K")
+            if not context.mappings.are_supported():
+                assert got is None
+                continue
             assert got is not None, (dtype, name)
             np.testing.assert_array_equal(got, source)
             assert (got.dtype, _steps(got), got.flags.writeable) == (wanted.dtype, _steps(wanted), True)

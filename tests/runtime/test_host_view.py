@@ -25,6 +25,7 @@ def host(rng):
     return rng.normal(size=(5, 7)).astype("float32")
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_shows_the_memory(context, host, view):
     r = context.from_host(host)
@@ -43,6 +44,7 @@ def test_a_view_shows_the_memory(context, host, view):
     assert not memoryview(writable).readonly and np.asarray(writable) is writable
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_a_view_of_an_imported_array(context, host):
     r = pytensor_cl.from_dlpack(host, device=context.name, copy=False)
     seen = r[1:].host_view()
@@ -51,6 +53,7 @@ def test_a_view_of_an_imported_array(context, host):
     np.testing.assert_array_equal(pytensor_cl.from_buffer(buffer, (5, 7), "float32").host_view(), host)
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_a_view_keeps_the_memory(context):
     r = context.from_host(np.full(5000, 3, "float32"))
     before = sys.getrefcount(r.buffer)
@@ -68,14 +71,18 @@ def test_arrays_that_must_not_be_written(context, host):
     wide = r[:1].with_layout(r[:1].layout.broadcast_to((5, 7)))
     r.readonly = True
     for array, message in ((r, "read-only"), (r.T, "read-only"), (wide, "broadcast")):
-        np.testing.assert_array_equal(array.host_view(), array.to_host())
-        for write in (lambda a=array: a.host_view(writeable=True), lambda a=array: a.map("w").__enter__()):
+        writes = [lambda a=array: a.map("w").__enter__()]
+        if context.mappings.are_supported():
+            np.testing.assert_array_equal(array.host_view(), array.to_host())
+            writes.append(lambda a=array: a.host_view(writeable=True))
+        for write in writes:
             with pytest.raises(ValueError, match=message):
                 write()
         with array.map("r") as seen:
             np.testing.assert_array_equal(seen, array.to_host())
 
 
+@pytest.mark.usefixtures("host_sees_memory")
 def test_conversion_by_numpy(context, host):
     r = context.from_host(host)
     snapshot = np.asarray(r)
@@ -91,7 +98,7 @@ def test_conversion_by_numpy(context, host):
 
 
 def test_a_pickle_of_an_array_over_foreign_memory(context, host):
-    r = pytensor_cl.from_dlpack(host, device=context.name, copy=False)
+    r = pytensor_cl.from_dlpack(host, device=context.name)
     loaded = pickle.loads(pickle.dumps(r[1:]))
     host[...] = 0
     assert loaded.context is context and loaded.owner is None and loaded.to_host().any()

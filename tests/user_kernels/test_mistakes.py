@@ -8,7 +8,8 @@ import pytensor_cl
 from pytensor_cl import ElementwiseKernel, LocalMemory, RawKernel, RawModule, ReductionKernel
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.user_kernels.build_errors import SourcePart, build_error, diagnostics, hints
+from pytensor_cl.user_kernels.build_errors import SourcePart, build_error, diagnostics, hints, located
+from pytensor_cl.user_kernels.function import _explain
 
 BODY = "__kernel void f(__global float *x) {{\n  int i = get_global_id(0);\n  {}\n}}\n"
 # The code of a kernel f, what the message has, and (in place of a line) what it has for one of the drivers alone.
@@ -259,7 +260,7 @@ def test_calls_with_wrong_sizes(context):
     [
         "error: code:2:7: expected ';'",  # PoCL
         "code:2:7: error: expected ';'",  # Intel, Apple, Mesa
-        "<kernel>:9:1: warning: unused\ncode:2:7: error: expected ';'\ncode:1:1: note: declared here",  # NVIDIA
+        "<kernel>:9:1: warning: unused\ncode:2:7: error: expected ';'\ncode:1:1: note: declared here",
         '"code", line 2: error: expected ";"',  # AMD's old compiler
     ],
 )
@@ -268,6 +269,33 @@ def test_messages_of_other_drivers(line):
     assert (found.file, found.line, found.kind) == ("code", 2, "error") and found.text.startswith("expected")
     error = build_error(line, "", "kernel 'f'", [SourcePart("code", "int a;\nfloat b\n")])
     assert ">   2 | float b\n" in str(error) and "error: expected" in str(error)
+
+
+def test_lines_of_the_whole_program():
+    """NVIDIA's driver does not follow ``#line`` directives."""
+    source = 'int before;\n#line 1 "code"\nint a;\nfloat b\n#line 1 "generated text"\n;\n#line 1 "rest"\n{'
+    for line, place in ((1, "<kernel>:1"), (3, "code:1"), (4, "code:2"), (6, "generated text:1"), (9, "rest:2")):
+        assert located(f"<kernel>:{line}:7: error: wrong", source) == f"{place}:7: error: wrong"
+    for log in ("/tmp/helpers.h:3:1: error: wrong", "code:2:1: error: wrong", "x = <kernel>:3:1", "<kernel>: 3"):
+        assert located(log, source) == log
+    error = build_error(
+        "<kernel>:4:8: error: expected ';'", source, "kernel 'f'", [SourcePart("code", "int a;\nfloat b")]
+    )
+    assert str(error).startswith("kernel 'f' could not be built:\n    1 | int a;\n>   2 | float b\n")
+    assert error.log.startswith("<kernel>")
+
+
+def test_operations_in_lines_of_the_whole_program(context):
+    operation = "T d = x;\nz = d * dd;"
+    with pytest.raises(CompilationError) as caught:
+        ElementwiseKernel("T x", "T z", operation, "slip")(context.from_host(np.zeros(8, "float32")))
+    source = caught.value.source
+    line = source.split("\n").index("z = d * dd;") + 1
+    text = (
+        f"Build on <device>:\n\n<kernel>:{line}:9: error: use of undeclared identifier 'dd'\nz = d * dd;\n        ^\n"
+    )
+    assert str(_explain(CompilationError(text, source))) == str(caught.value)
+    assert _explain(CompilationError(text.replace(f":{line}:", ":1:"), source)) is None
 
 
 def test_parts_are_shown_under_their_names():

@@ -23,6 +23,8 @@ class Parts:
     `buffer`: the buffer, not itself a part of another one.
     """
 
+    _process = 0  # of an object that an interrupt left without attributes
+
     def __init__(self, buffer: Any) -> None:
         self._whole = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # the pools' type has no sub-buffers
         self._made: list[Any] = []

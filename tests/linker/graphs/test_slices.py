@@ -57,8 +57,9 @@ def test_kernels_get_the_slice_again_after_that_of_another_array(context):
 
 
 def test_one_captured_graph_serves_all_minibatches(context, rng):
-    data, targets = pytensor.shared(normal(rng, 64, 32)), pytensor.shared(normal(rng, 64, 4))
-    w = pytensor.shared(normal(rng, 32, 4) / 6)
+    columns = context.memory.arena.alignment // 32  # 8 rows begin where a buffer may
+    data, targets = pytensor.shared(normal(rng, 64, 32)), pytensor.shared(normal(rng, 64, columns))
+    w = pytensor.shared(normal(rng, 32, columns) / 6)
     batch = pt.iscalar("batch")
     rows = slice(batch * 8, (batch + 1) * 8)
     loss = ((pt.tanh(data[rows] @ w) - targets[rows]) ** 2).mean()
@@ -77,18 +78,20 @@ def test_one_captured_graph_serves_all_minibatches(context, rng):
 
 
 def test_slices_that_never_come_again(context, rng):
-    """Beginnings at all addresses; the first kernel call of each kind of address is captured."""
-    data, start = pytensor.shared(normal(rng, 5000, 3)), pt.lscalar("start")
+    """Beginnings at 32 kinds of address, the remainders by the alignment; the first call of each is captured."""
+    factor = context.memory.arena.alignment // 128
+    step, count = 11 * factor, 5000 * factor  # a row has 12 bytes
+    data, start = pytensor.shared(normal(rng, count, 3)), pt.lscalar("start")
     f = opencl(
         [start], [pt.tanh(data[start : start + 7] * 2), data[start : start + 7].sum(0) + start.astype("float32")]
     )
     x = data.get_value()
     for k in range(400):
-        first, second = f(k * 11)
-        assert_close(first, np.tanh(x[k * 11 : k * 11 + 7] * 2))
-        assert_close(second, x[k * 11 : k * 11 + 7].sum(0) + np.float32(k * 11))
+        first, second = f(k * step)
+        assert_close(first, np.tanh(x[k * step : k * step + 7] * 2))
+        assert_close(second, x[k * step : k * step + 7].sum(0) + np.float32(k * step))
     assert len(captured_graphs(f)) == 32 and f.vm.executor.replay_count >= 400 - 3 * 32
-    for k in (4993, 4999, 5000, 6000, -3, -7, -8):  # shorter ones, and none at all
+    for k in (count - 7, count - 1, count, count + 1000, -3, -7, -8):  # shorter ones, and none at all
         for _ in range(2):
             assert_close(f(k)[0], np.tanh(x[k : k + 7] * 2))
 

@@ -140,6 +140,7 @@ def test_a_capture_identifies_buffers_by_handles(fresh):
     assert large(fresh) == 0
 
 
+@pytest.mark.usefixtures("host_sees_memory")  # other memory takes no addresses of the process
 def test_a_limit_of_address_space_is_an_error_when_memory_is_allocated(context):
     """PoCL allocated memory at its first use, and ended the process where there was none."""
     script = f"""

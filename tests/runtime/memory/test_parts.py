@@ -61,6 +61,17 @@ def test_a_forked_child_releases_nothing(whole, monkeypatch):
     assert whole.released == []
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_before_there_are_parts_is_all_that_is_raised(monkeypatch):
+    def interrupted(pointer, retain):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "cl", SimpleNamespace(Buffer=SimpleNamespace(from_int_ptr=interrupted)))
+    with pytest.raises(KeyboardInterrupt):
+        parts.parts_of(SimpleNamespace(int_ptr=1))
+    gc.collect()
+
+
 def test_parts_have_the_bytes_of_the_buffer(context):
     fresh = open_context(f"opencl:{context.name}", "fresh")
     step = fresh.memory.arena.alignment

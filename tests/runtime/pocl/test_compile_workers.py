@@ -52,6 +52,7 @@ def fresh(context, monkeypatch):
     """A context for which every program is new; a machine of four cores, whose processes are fakes."""
     fresh = open_context(f"opencl:{context.name}", "fresh")
     monkeypatch.setattr(fresh.programs, "_variants", always_new)
+    monkeypatch.setattr(fresh.programs, "_parallel", None)  # on GPUs a program has few kernels
     monkeypatch.setattr(fresh.programs, "_precompile", partial(compile_workers.precompile, fresh.device))
     monkeypatch.setattr(compile_workers, "granted_cores", lambda: 4)
     monkeypatch.setattr(compile_workers, "Thread", lambda target, args, daemon: Now(target, args))
