@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, KERNEL_DIMS
@@ -17,13 +18,16 @@ from pytensor_cl.routines.fft.butterfly import RADICES, butterfly
 from pytensor_cl.routines.fft.limits import (
     CACHED_ELEMENTS,
     MAX_GROUP_LINES,
+    MAX_REGISTER_GROUP_ITEMS,
     MIN_GROUP_ELEMENTS,
     OFFSETS_BYTES,
     WORKSPACE_GROUPS_PER_UNIT,
 )
+from pytensor_cl.routines.fft.passes import RegisterLimits
 from pytensor_cl.routines.fft.plan import (
     INPUT,
     LINE_IO,
+    OUTPUT,
     Device,
     LineIO,
     Lines,
@@ -34,6 +38,7 @@ from pytensor_cl.routines.fft.plan import (
     pack,
     plan_lines,
 )
+from pytensor_cl.routines.fft.registers import RegisterKernel, pack_registers, register_kernel, register_struct
 from pytensor_cl.routines.fft.tables import Table, device_table
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -49,7 +54,7 @@ class _Launch(NamedTuple):
     kernel: Kernel
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
-    workspace: Any  # local memory, or the number of bytes
+    workspace: Any  # the argument, which a kernel may not have, or the number of elements in global memory
     constants: tuple[Any, ...]
 
 
@@ -103,19 +108,20 @@ class _Transform:
         self._lanes = 64 // self.dtype.itemsize
         self._kept_dims = max(KERNEL_DIMS, ndim)
         self.limits = WorkGroupLimits(context)
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str | RegisterKernel, Kernel] = {}
         self._plans: Plans[_Launches] = Plans()
         self._zero: Fill | None = None
 
     @property
     def _device(self) -> Device:
         is_simt, size = self.schedule == "simt", self.dtype.itemsize
+        registers = RegisterLimits(self.limits.size(MAX_REGISTER_GROUP_ITEMS), local_memory(self.limits.info), size)
         capacity = (
             (local_memory(self.limits.info) - OFFSETS_BYTES) // (4 * size) - 1
             if is_simt
             else CACHED_ELEMENTS * 4 // size
         )
-        return Device(self._lanes, self.context.info.compute_units, capacity, is_simt)
+        return Device(self._lanes, self.context.info.compute_units, capacity, is_simt, registers if is_simt else None)
 
     @property
     def _group(self) -> int:
@@ -147,20 +153,40 @@ class _Transform:
             self._kernels[space] = self.limits.kernel(self._source(space), None, self._group)
         return self._kernels[space]
 
+    def _register_kernel(self, kernel: RegisterKernel) -> Kernel:
+        if kernel not in self._kernels:
+            dtype = str(self.dtype)
+            source = kernel_source(
+                "fft/registers",
+                dtype=dtype,
+                lanes=self._lanes,
+                kernel=kernel,
+                butterflies={radix: butterfly(radix, dtype, ctype(dtype)) for radix in sorted(set(kernel.radices))},
+                geometry=register_struct(kernel.dims),
+            )
+            self._kernels[kernel] = self.limits.kernel(source, None, kernel.group)
+        return self._kernels[kernel]
+
     # Plans
 
-    def _make_launches(self, plan: Plan) -> _Launches:
-        make = self._simt_launch if self.schedule == "simt" else self._cpu_launch
-        return _Launches(tuple(make(step) for step in plan.steps), plan.temporaries)
+    def _make_launches(self, plan: Plan, aligned: tuple[bool, bool]) -> _Launches:
+        """Return the launches; `aligned`: whether input and output begin at an even number of real numbers."""
+        general = self._simt_launch if self.schedule == "simt" else self._cpu_launch
+        device = self._device
+        launches = []
+        for step in plan.steps:
+            pair = step.source > OUTPUT or aligned[step.source], step.target > OUTPUT or aligned[step.target]
+            kernel = register_kernel(step, device, pair)
+            launches.append(general(step) if kernel is None else self._register_launch(step, kernel))
+        return _Launches(tuple(launches), plan.temporaries)
 
-    def _constants(self, step: Step) -> tuple[Any, ...]:
+    def _tables(self, step: Step, factors: Table | None) -> tuple[Any, ...]:
         """Return the tables; one that is not needed is a null pointer."""
         table = partial(device_table, self.context, str(self.dtype))
         count = step.length + step.real_post
         halves = Table("half_turns", (step.length,)) if step.real_pre or step.real_post else None
         block = Table("block_twiddles", (step.twiddle, step.inner, count, self._lanes)) if step.twiddle else None
         lane = Table("lane_twiddles", (step.twiddle, count, self._lanes)) if step.twiddle else None
-        factors = Table("factors", step.radices) if step.radices else None
         tables = (factors, halves, step.pre, step.mid, step.post, block, lane)
         return tuple(None if t is None else table(t).buffer for t in tables)
 
@@ -184,28 +210,40 @@ class _Transform:
         blocks = prod(n for n, *_ in step.dims) // step.inner * ceil_div(step.inner, width)
         groups = blocks if room else min(blocks, WORKSPACE_GROUPS_PER_UNIT * units)
         count = 4 * (step.size + 1) * width
-        workspace = cl.LocalMemory(count * self.dtype.itemsize) if room else groups * count
+        workspace = (cl.LocalMemory(count * self.dtype.itemsize),) if room else groups * count
         values = (*self._values(step), np.int32(width), pack(step, width, self._kept_dims))
         return _Launch(step, self._kernel(space), (groups * self._group,), (self._group,), workspace, values)
 
+    def _register_launch(self, step: Step, kernel: RegisterKernel) -> _Launch:
+        groups = ceil_div(prod(n for n, *_ in step.dims), kernel.lines)
+        factors, halves, _, _, _, block, lane = self._tables(step, Table("register_factors", kernel.radices))
+        signs, built = map(self.dtype.type, step.signs), self._register_kernel(kernel)
+        values = (factors, halves, block, lane, *signs, pack_registers(step, kernel))
+        return _Launch(step, built, (groups * kernel.group,), (kernel.group,), (), values)
+
     def _values(self, step: Step) -> tuple[Any, ...]:
-        return (*self._constants(step), *map(self.dtype.type, step.signs))
+        tables = self._tables(step, Table("factors", step.radices) if step.radices else None)
+        return (*tables, *map(self.dtype.type, step.signs))
 
     # Launch
 
     def _run(self, key: Any, plan: Callable[[], Plan], source: GpuArray, output: GpuArray) -> None:
         """Enqueue the launches that make `output`; their offsets and buffers are the arrays'."""
+        at, to = _real_offset(source), _real_offset(output)
+        aligned = at % 2 == 0, to % 2 == 0
+        key = key, aligned
         ready = self._plans.get(key)
         if ready is None:
-            ready = self.limits.with_fitting_groups(lambda: self._make_launches(plan()), self._kernels.clear)
+            make = lambda: self._make_launches(plan(), aligned)  # noqa: E731
+            ready = self.limits.with_fitting_groups(make, self._kernels.clear)
             self._plans.store(key, ready)
         empty, queue = self.context.empty, self.context.queue
-        slots = [(source.buffer, np.int64(_real_offset(source))), (output.buffer, np.int64(_real_offset(output)))]
+        slots = [(source.buffer, np.int64(at)), (output.buffer, np.int64(to))]
         slots += [(empty((size,), self.dtype).buffer, np.int64(0)) for size in ready.temporaries]
         for step, kernel, global_size, local_size, workspace, constants in ready.launches:
-            memory = empty((workspace,), self.dtype).buffer if isinstance(workspace, int) else workspace
+            memory = (empty((workspace,), self.dtype).buffer,) if isinstance(workspace, int) else workspace
             arrays = *slots[step.source], *slots[step.target]
-            kernel.launch(queue, global_size, local_size, *arrays, memory, *constants)
+            kernel.launch(queue, global_size, local_size, *arrays, *memory, *constants)
 
 
 def _real_offset(array: GpuArray) -> int:
