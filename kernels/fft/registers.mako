@@ -26,7 +26,10 @@
 <% number = f"{side}_item + {slot * v.items}" if slot else f"{side}_item" %>
 ${f"min({number}, {p.butterflies - 1}u)" if (slot + 1) * v.items > p.butterflies else number}
 </%def>
-<%def name="present(p, slot, side)" filter="trim">${f"if ({side}_item + {slot * v.items} < {p.butterflies})" if (slot + 1) * v.items > p.butterflies else ""}
+<%def name="present(p, slot, side)" filter="trim">
+% if (slot + 1) * v.items > p.butterflies:
+if (${side}_item + ${slot * v.items} < ${p.butterflies})
+% endif
 </%def>
 <%def name="padded(index, p)" filter="trim">${f"{index} + {index} / {p.block} * {p.padding}" if p.padding else index}
 </%def>
@@ -142,7 +145,8 @@ static inline void ${name}_put(__global ${T} *x, const uint k, const ${T} re, co
 
 % if v.twiddle:
 /* w^(k line): a factor of the block of ${lanes} lines, and one of the line in it. */
-static inline ${P} ${name}_twiddle(__global const ${T} *blocks, __global const ${T} *rows, const uint line, const uint k)
+static inline ${P} ${name}_twiddle(__global const ${T} *blocks, __global const ${T} *rows, const uint line,
+                                         const uint k)
 {
     __global const ${T} *b = blocks + 2 * (line / ${lanes} * ${n + v.real_post} + k);
     __global const ${T} *l = rows + 2 * k * ${lanes} + line % ${lanes};
@@ -262,7 +266,8 @@ void ${name}(__global const ${T} *input, const long input_at, __global ${T} *out
                 const uint e = j + ${k * last.butterflies};
                 % if v.real_post:
                 const ${P} w = halves[e] / 2;
-                const ${T} b = shared[out_lane * ${v.pitch} + ${f"{n} - e" if k else f"(e ? {n} - e : 0)"}], di = im[${i}] + b;
+                const ${T} b = shared[out_lane * ${v.pitch} + ${f"{n} - e" if k else f"(e ? {n} - e : 0)"}];
+                const ${T} di = im[${i}] + b;
                 const ${P} z = (${P})(sum[${i}] / 2 + (w.x * di + w.y * gap[${i}]),
                                       (im[${i}] - b) / 2 + (w.y * di - w.x * gap[${i}]));
                 % else:

@@ -22,7 +22,7 @@ from pytensor_cl.routines.fft.plan import NEVER, Device, LineIO, Step
 
 
 class Side(NamedTuple):
-    """How lines are read or written.
+    """Order and kind of the accesses to lines.
 
     `is_columns`: neighbouring work-items have neighbouring lines, not neighbouring elements; `mode`: ``"unit"``:
     contiguous complex numbers, ``"pairs"``: complex numbers of any step, ``"parts"``: real and imaginary parts apart,
@@ -34,7 +34,7 @@ class Side(NamedTuple):
 
 
 class RegisterKernel(NamedTuple):
-    """What is compiled into a kernel: `items` work-items for each of `lines` lines; `pitch` elements of local memory.
+    """Constants of a kernel: `items` work-items for each of `lines` lines, with `pitch` elements of local memory each.
 
     `dims`: number of dimensions of the batch; `real_pre`, `real_post`, `twiddle`: as in `Step`.
     """
