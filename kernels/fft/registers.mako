@@ -4,7 +4,8 @@
 ##             elements j + k * length / R. It multiplies them by twiddle factors, transforms them, and stores them
 ##             `done` apart, where `done` is the product of the radices before. Between passes they go through local
 ##             memory, real parts first, so that it holds one real number for each element.
-## Operands    lines of any strides. Lines that are not there are read as the last one and not stored.
+## Operands    lines of any strides. Lines that are not there are read as the last one and not stored. Real parts of the
+##             output are multiplied by `scale`, imaginary parts by `out_sign`.
 ## NDRange     a work-group has `lines` lines, and `items` work-items for each.
 ## Workspace   Local memory: `pitch` real numbers for each line. Runs of `done` numbers of neighbouring work-items would
 ##             share banks: `padding` numbers after each `block` are unused, which moves them apart.
@@ -83,9 +84,9 @@ if (${side}_item + ${slot * v.items} < ${p.butterflies})
 <%def name="put(k, z)" filter="trim">
     % if v.twiddle:
     const ${P} t = ${name}_twiddle(block_twiddles, lane_twiddles, line % g.kept[0], ${k});
-    ${name}_put(y, ${k}, ${z}.x * t.x - ${z}.y * t.y, (${z}.x * t.y + ${z}.y * t.x) * out_sign, &g);
+    ${name}_put(y, ${k}, (${z}.x * t.x - ${z}.y * t.y) * scale, (${z}.x * t.y + ${z}.y * t.x) * out_sign, &g);
     % else:
-    ${name}_put(y, ${k}, ${z}.x, ${z}.y * out_sign, &g);
+    ${name}_put(y, ${k}, ${z}.x * scale, ${z}.y * out_sign, &g);
     % endif
 </%def>
 ${geometry.renamed(f"{name}_geometry").c_typedef()}
@@ -176,7 +177,7 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${name}(__global const ${T} *input, const long input_at, __global ${T} *output, const long output_at,
              __global const ${P} *restrict factors, __global const ${P} *halves,
              __global const ${T} *block_twiddles, __global const ${T} *lane_twiddles, const ${T} in_sign,
-             const ${T} out_sign, const ${name}_geometry g)
+             const ${T} out_sign, const ${T} scale, const ${name}_geometry g)
 {
     __local ${T} shared[${v.lines * v.pitch}];
     ${T} re[${v.elements}], im[${v.elements}];

@@ -193,13 +193,16 @@ def test_other_transforms_have_the_general_kernel(context, rng, lines, n, chosen
 def test_device_arrays(context, rng, chosen, monkeypatch):
     for name, routine in (("FFT", FFT), ("RFFT", RFFT), ("IRFFT", IRFFT)):
         monkeypatch.setattr(array_fft, name, partial(routine, schedule="simt"))
+    factors, scaled = [], array_fft._scaled
+    monkeypatch.setattr(array_fft, "_scaled", lambda x, factor: factors.append(factor) or scaled(x, factor))
     host = numbers(rng, (12, 24, 32), "complex64")
     x = xp.asarray(host)
     check(xp.fft.fft(x, axis=1), np.fft.fft(wide(host), axis=1), "float32")
     check(xp.fft.ifft(x, norm="ortho"), np.fft.ifft(wide(host), norm="ortho"), "float32")
     check(xp.fft.ifftn(xp.fft.fftn(x)), wide(host), "float32")
     check(xp.fft.irfft(xp.fft.rfft(xp.real(x))), wide(host.real), "float32")
-    assert len(chosen) == 8 and chosen.count(None) == 2  # along the axis of length 12
+    assert len(chosen) == 9 and chosen.count(None) == 2  # along the axis of length 12
+    assert factors == [1 / 12, 1]  # other kernels multiply by the factor; that of rfft has none here
 
 
 def test_graphs(context, rng, chosen, monkeypatch):

@@ -59,10 +59,11 @@ class _Launch(NamedTuple):
 
 
 class _Launches(NamedTuple):
-    """The launches for one layout, with the temporary arrays' sizes."""
+    """The launches for one layout, with the temporary arrays' sizes; `is_scaled`: whether the output has its factor."""
 
     launches: tuple[_Launch, ...]
     temporaries: tuple[int, ...]
+    is_scaled: bool
 
 
 def lengths_of(s: Any, shape: Sequence[int], own: int | None = None) -> tuple[int, ...]:
@@ -169,16 +170,22 @@ class _Transform:
 
     # Plans
 
-    def _make_launches(self, plan: Plan, aligned: tuple[bool, bool]) -> _Launches:
-        """Return the launches; `aligned`: whether input and output begin at an even number of real numbers."""
+    def _make_launches(self, plan: Plan, aligned: tuple[bool, bool], scale: float) -> _Launches:
+        """Return the launches.
+
+        `aligned`: whether input and output begin at an even number of real numbers; `scale`: factor of the results,
+        which a last launch multiplies by if it has elements in registers.
+        """
         general = self._simt_launch if self.schedule == "simt" else self._cpu_launch
-        device = self._device
-        launches = []
-        for step in plan.steps:
+        device, last = self._device, len(plan.steps) - 1
+        launches, is_scaled = [], scale == 1
+        for number, step in enumerate(plan.steps):
             pair = step.source > OUTPUT or aligned[step.source], step.target > OUTPUT or aligned[step.target]
             kernel = register_kernel(step, device, pair)
-            launches.append(general(step) if kernel is None else self._register_launch(step, kernel))
-        return _Launches(tuple(launches), plan.temporaries)
+            factor = scale if number == last else 1.0
+            is_scaled = is_scaled or (kernel is not None and number == last)
+            launches.append(general(step) if kernel is None else self._register_launch(step, kernel, factor))
+        return _Launches(tuple(launches), plan.temporaries, is_scaled)
 
     def _tables(self, step: Step, factors: Table | None) -> tuple[Any, ...]:
         """Return the tables; one that is not needed is a null pointer."""
@@ -214,10 +221,11 @@ class _Transform:
         values = (*self._values(step), np.int32(width), pack(step, width, self._kept_dims))
         return _Launch(step, self._kernel(space), (groups * self._group,), (self._group,), workspace, values)
 
-    def _register_launch(self, step: Step, kernel: RegisterKernel) -> _Launch:
+    def _register_launch(self, step: Step, kernel: RegisterKernel, scale: float) -> _Launch:
         groups = ceil_div(prod(n for n, *_ in step.dims), kernel.lines)
         factors, halves, _, _, _, block, lane = self._tables(step, Table("register_factors", kernel.radices))
-        signs, built = map(self.dtype.type, step.signs), self._register_kernel(kernel)
+        signs = map(self.dtype.type, (step.signs[0], step.signs[1] * scale, scale))
+        built = self._register_kernel(kernel)
         values = (factors, halves, block, lane, *signs, pack_registers(step, kernel))
         return _Launch(step, built, (groups * kernel.group,), (kernel.group,), (), values)
 
@@ -227,14 +235,17 @@ class _Transform:
 
     # Launch
 
-    def _run(self, key: Any, plan: Callable[[], Plan], source: GpuArray, output: GpuArray) -> None:
-        """Enqueue the launches that make `output`; their offsets and buffers are the arrays'."""
+    def _run(self, key: Any, plan: Callable[[], Plan], source: GpuArray, output: GpuArray, scale: float = 1.0) -> bool:
+        """Enqueue the launches that make `output`; their offsets and buffers are the arrays'.
+
+        Returns whether the output has been multiplied by `scale`.
+        """
         at, to = _real_offset(source), _real_offset(output)
         aligned = at % 2 == 0, to % 2 == 0
-        key = key, aligned
+        key = key, aligned, scale
         ready = self._plans.get(key)
         if ready is None:
-            make = lambda: self._make_launches(plan(), aligned)  # noqa: E731
+            make = lambda: self._make_launches(plan(), aligned, scale)  # noqa: E731
             ready = self.limits.with_fitting_groups(make, self._kernels.clear)
             self._plans.store(key, ready)
         empty, queue = self.context.empty, self.context.queue
@@ -244,6 +255,7 @@ class _Transform:
             memory = (empty((workspace,), self.dtype).buffer,) if isinstance(workspace, int) else workspace
             arrays = *slots[step.source], *slots[step.target]
             kernel.launch(queue, global_size, local_size, *arrays, *memory, *constants)
+        return ready.is_scaled
 
 
 def _real_offset(array: GpuArray) -> int:
@@ -333,12 +345,15 @@ class IRFFT(_Transform):
 
     def __call__(self, array: Any, s: Any) -> tuple[GpuArray, ...]:
         """Transform; raises what `lengths_of` raises."""
+        return (self.scaled(array, s, 1.0)[0],)
+
+    def scaled(self, array: Any, s: Any, scale: float) -> tuple[GpuArray, bool]:
+        """Transform; returns the array, and whether it has been multiplied by `scale`."""
         layout = _needs(array, self)
         lengths = lengths_of(s, layout.shape[:-1])
         lead = layout.shape[: self.ndim - 1 - len(lengths)]
         output = self.context.empty((*lead, *lengths), self.dtype)
-        self.transform(array, output, lengths)
-        return (output,)
+        return output, self.transform(array, output, lengths, scale=scale)
 
     def transform(
         self,
@@ -347,16 +362,19 @@ class IRFFT(_Transform):
         lengths: tuple[int, ...],
         first: tuple[int, ...] | None = None,
         overwrite: bool = False,
-    ) -> None:
+        scale: float = 1.0,
+    ) -> bool:
         """Enqueue the transforms into an array of any strides.
 
         `first`: along each transformed axis but the last one, the first element that is wanted; as many are as the
         output has; `overwrite`: the input may serve as temporary array.
+
+        Returns whether the output has been multiplied by `scale`.
         """
         source, target = array.layout, output.layout
         first = first or (0,) * (len(lengths) - 1)
         key = source[:2], target[:2], lengths, first, overwrite
-        self._run(key, partial(self._plan, source, target, lengths, first, overwrite), array, output)
+        return self._run(key, partial(self._plan, source, target, lengths, first, overwrite), array, output, scale)
 
     def _plan(
         self, source: Layout, output: Layout, lengths: tuple[int, ...], first: tuple[int, ...], overwrite: bool
@@ -435,7 +453,11 @@ class FFT(_Transform):
         return array if self._cast is None else self._cast(array)[0]
 
     def __call__(self, array: Any, n: Any, axis: Any) -> tuple[GpuArray, ...]:
-        """Transform.
+        """Transform; raises what `scaled` raises."""
+        return (self.scaled(array, n, axis, 1.0)[0],)
+
+    def scaled(self, array: Any, n: Any, axis: Any, scale: float) -> tuple[GpuArray, bool]:
+        """Transform; returns the array, and whether it has been multiplied by `scale`.
 
         Raises `ValueError`: the length is not positive. Raises `numpy.exceptions.AxisError`: there is no such axis.
         """
@@ -448,8 +470,8 @@ class FFT(_Transform):
         parts = self._parts(array)
         output = self.context.empty((*shape[:along], length, *shape[along + 1 :]), f"complex{16 * self.dtype.itemsize}")
         key = parts.layout.shape, parts.layout.strides, length, along
-        self._run(key, partial(self._plan, parts.layout, output.layout, length, along), parts, output)
-        return (output,)
+        plan = partial(self._plan, parts.layout, output.layout, length, along)
+        return output, self._run(key, plan, parts, output, scale)
 
     def _plan(self, source: Layout, output: Layout, n: int, axis: int) -> Plan:
         reads, writes = source.strides[: self.ndim], tuple(2 * s for s in output.strides)
