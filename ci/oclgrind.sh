@@ -20,6 +20,7 @@ declare -A chosen=(
     [indexing/diagonal]="fill or offsets or dimensions"
     [elemwise/elemwise]="tails or strided_views or permuted or broadcast or copy or fill"
     [fft]="any_stride or minus_one or of_ones"
+    [fft_registers]="batches or cut or (real and float64) or few_work"
     [gemm/gemm]="zero_strides or beta_zero or output_may_be or itself"
     [gemm/large_tiles]="many_batch_dimensions or (batches and float32)"
     [gemv/gemv]="zero_strides or output_strides or output_may_be or writes"

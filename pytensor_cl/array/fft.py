@@ -83,8 +83,9 @@ def _complex(x: GpuArray, n: int | None, axis: int, norm: str | None, inverse: b
     length = _length(n, x.shape[axis])
     part = {"float32": "float32", "complex64": "float32"}.get(str(x.dtype), "float64")
     routine = cached((x.context, FFT, x.dtype, inverse), lambda: FFT(x.context, part, 2, str(x.dtype), inverse=inverse))
-    (result,) = routine(rows, length, 1)
-    return back(_scaled(result, _scale(norm, length, inverse)))
+    factor = _scale(norm, length, inverse)
+    result, is_scaled = routine.scaled(rows, length, 1, factor)
+    return back(result if is_scaled else _scaled(result, factor))
 
 
 @takes_arrays
@@ -183,8 +184,9 @@ def irfft(x: GpuArray, /, n: int | None = None, axis: int = -1, norm: str | None
     length = _length(n, 2 * (x.shape[axis] - 1))
     part = f"float{4 * wide.dtype.itemsize}"
     routine = cached((x.context, IRFFT, part), lambda: IRFFT(x.context, part, 3))
-    (result,) = routine(_pairs(rows), [length])
-    return back(_scaled(result, _scale(norm, length, inverse=True)))
+    factor = _scale(norm, length, inverse=True)
+    result, is_scaled = routine.scaled(_pairs(rows), [length], factor)
+    return back(result if is_scaled else _scaled(result, factor))
 
 
 def _as_complex(x: GpuArray) -> GpuArray:

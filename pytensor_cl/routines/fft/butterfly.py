@@ -51,8 +51,8 @@ def _rotate(writer: _Writer, x: Complex, turn: float) -> Complex:
 def _even(writer: _Writer, x: list[Complex]) -> list[Complex]:
     """Halve: sums become the outputs of even number, rotated differences those of odd number."""
     half = len(x) // 2
-    if not half:
-        return x
+    if len(x) % 2:
+        return _odd(writer, x) if half else x
     sums, differences = [], []
     for k, ((a, b), (c, d)) in enumerate(zip(x[:half], x[half:], strict=True)):
         sums.append(writer.let(f"{a} + {c}", f"{b} + {d}"))
@@ -82,7 +82,7 @@ def _odd(writer: _Writer, x: list[Complex]) -> list[Complex]:
 def butterfly(radix: int, dtype: str, vector: str) -> str:
     """Return statements that transform ``r0, i0, r1, i1...`` in place, forward.
 
-    `radix`: length of the transform: a power of two, or odd; `vector`: C type of the variables.
+    `radix`: length of the transform: odd, or a power of two times an odd number; `vector`: C type of the variables.
     """
     writer = _Writer(dtype, vector)
     x = [(f"r{k}", f"i{k}") for k in range(radix)]

@@ -16,6 +16,7 @@ from pytensor_cl.codegen.structs import Struct
 from pytensor_cl.integers import ceil_div, round_up
 from pytensor_cl.routines.fft.butterfly import RADICES
 from pytensor_cl.routines.fft.limits import FOUR_STEP_COST, MIN_SPLIT_ELEMENTS
+from pytensor_cl.routines.fft.passes import RegisterLimits, fits
 from pytensor_cl.routines.fft.tables import Table
 from pytensor_cl.runtime.layout import collapse
 
@@ -62,12 +63,16 @@ class Step(NamedTuple):
 
 
 class Device(NamedTuple):
-    """Properties of a device that plans depend on: lanes of a vector, work-items, elements that fit in fast memory."""
+    """Properties of a device that plans depend on: lanes of a vector, work-items, elements that fit in fast memory.
+
+    `registers`: limits of the launches that keep lines in registers; None if there are no such launches.
+    """
 
     lanes: int
     units: int
     capacity: int
     is_simt: bool = False
+    registers: RegisterLimits | None = None
 
 
 class Lines(NamedTuple):
@@ -197,6 +202,9 @@ class _Builder:
 
     def _is_worth_splitting(self, step: Step, count: int) -> bool:
         device, blocks = self.device, ceil_div(count, self.device.lanes)
+        is_plain = step.mid is None and step.read.mirror == NEVER
+        if is_plain and device.registers is not None and fits(step.length, device.registers):
+            return False
         if step.size < MIN_SPLIT_ELEMENTS or device.is_simt:
             return step.size > device.capacity
         spent = round_up(blocks, device.units) * device.lanes

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pytensor_cl.codegen.dtypes import ctype
 from pytensor_cl.codegen.template import KernelSource, kernel_source, render
 from pytensor_cl.integers import ceil_div
 from pytensor_cl.routines.base.limits import GROUP_ITEMS, KERNEL_DIMS
@@ -17,13 +18,16 @@ from pytensor_cl.routines.fft.butterfly import RADICES, butterfly
 from pytensor_cl.routines.fft.limits import (
     CACHED_ELEMENTS,
     MAX_GROUP_LINES,
+    MAX_REGISTER_GROUP_ITEMS,
     MIN_GROUP_ELEMENTS,
     OFFSETS_BYTES,
     WORKSPACE_GROUPS_PER_UNIT,
 )
+from pytensor_cl.routines.fft.passes import RegisterLimits
 from pytensor_cl.routines.fft.plan import (
     INPUT,
     LINE_IO,
+    OUTPUT,
     Device,
     LineIO,
     Lines,
@@ -34,6 +38,7 @@ from pytensor_cl.routines.fft.plan import (
     pack,
     plan_lines,
 )
+from pytensor_cl.routines.fft.registers import RegisterKernel, pack_registers, register_kernel, register_struct
 from pytensor_cl.routines.fft.tables import Table, device_table
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.array import GpuArray
@@ -49,15 +54,16 @@ class _Launch(NamedTuple):
     kernel: Kernel
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
-    workspace: Any  # local memory, or the number of bytes
+    workspace: Any  # the argument, which a kernel may not have, or the number of elements in global memory
     constants: tuple[Any, ...]
 
 
 class _Launches(NamedTuple):
-    """The launches for one layout, with the temporary arrays' sizes."""
+    """The launches for one layout, with the temporary arrays' sizes; `is_scaled`: whether the output has its factor."""
 
     launches: tuple[_Launch, ...]
     temporaries: tuple[int, ...]
+    is_scaled: bool
 
 
 def lengths_of(s: Any, shape: Sequence[int], own: int | None = None) -> tuple[int, ...]:
@@ -103,19 +109,20 @@ class _Transform:
         self._lanes = 64 // self.dtype.itemsize
         self._kept_dims = max(KERNEL_DIMS, ndim)
         self.limits = WorkGroupLimits(context)
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str | RegisterKernel, Kernel] = {}
         self._plans: Plans[_Launches] = Plans()
         self._zero: Fill | None = None
 
     @property
     def _device(self) -> Device:
         is_simt, size = self.schedule == "simt", self.dtype.itemsize
+        registers = RegisterLimits(self.limits.size(MAX_REGISTER_GROUP_ITEMS), local_memory(self.limits.info), size)
         capacity = (
             (local_memory(self.limits.info) - OFFSETS_BYTES) // (4 * size) - 1
             if is_simt
             else CACHED_ELEMENTS * 4 // size
         )
-        return Device(self._lanes, self.context.info.compute_units, capacity, is_simt)
+        return Device(self._lanes, self.context.info.compute_units, capacity, is_simt, registers if is_simt else None)
 
     @property
     def _group(self) -> int:
@@ -147,20 +154,46 @@ class _Transform:
             self._kernels[space] = self.limits.kernel(self._source(space), None, self._group)
         return self._kernels[space]
 
+    def _register_kernel(self, kernel: RegisterKernel) -> Kernel:
+        if kernel not in self._kernels:
+            dtype = str(self.dtype)
+            source = kernel_source(
+                "fft/registers",
+                dtype=dtype,
+                lanes=self._lanes,
+                kernel=kernel,
+                butterflies={radix: butterfly(radix, dtype, ctype(dtype)) for radix in sorted(set(kernel.radices))},
+                geometry=register_struct(kernel.dims),
+            )
+            self._kernels[kernel] = self.limits.kernel(source, None, kernel.group)
+        return self._kernels[kernel]
+
     # Plans
 
-    def _make_launches(self, plan: Plan) -> _Launches:
-        make = self._simt_launch if self.schedule == "simt" else self._cpu_launch
-        return _Launches(tuple(make(step) for step in plan.steps), plan.temporaries)
+    def _make_launches(self, plan: Plan, aligned: tuple[bool, bool], scale: float) -> _Launches:
+        """Return the launches.
 
-    def _constants(self, step: Step) -> tuple[Any, ...]:
+        `aligned`: whether input and output begin at an even number of real numbers; `scale`: factor of the results,
+        which a last launch multiplies by if it has elements in registers.
+        """
+        general = self._simt_launch if self.schedule == "simt" else self._cpu_launch
+        device, last = self._device, len(plan.steps) - 1
+        launches, is_scaled = [], scale == 1
+        for number, step in enumerate(plan.steps):
+            pair = step.source > OUTPUT or aligned[step.source], step.target > OUTPUT or aligned[step.target]
+            kernel = register_kernel(step, device, pair)
+            factor = scale if number == last else 1.0
+            is_scaled = is_scaled or (kernel is not None and number == last)
+            launches.append(general(step) if kernel is None else self._register_launch(step, kernel, factor))
+        return _Launches(tuple(launches), plan.temporaries, is_scaled)
+
+    def _tables(self, step: Step, factors: Table | None) -> tuple[Any, ...]:
         """Return the tables; one that is not needed is a null pointer."""
         table = partial(device_table, self.context, str(self.dtype))
         count = step.length + step.real_post
         halves = Table("half_turns", (step.length,)) if step.real_pre or step.real_post else None
         block = Table("block_twiddles", (step.twiddle, step.inner, count, self._lanes)) if step.twiddle else None
         lane = Table("lane_twiddles", (step.twiddle, count, self._lanes)) if step.twiddle else None
-        factors = Table("factors", step.radices) if step.radices else None
         tables = (factors, halves, step.pre, step.mid, step.post, block, lane)
         return tuple(None if t is None else table(t).buffer for t in tables)
 
@@ -184,28 +217,45 @@ class _Transform:
         blocks = prod(n for n, *_ in step.dims) // step.inner * ceil_div(step.inner, width)
         groups = blocks if room else min(blocks, WORKSPACE_GROUPS_PER_UNIT * units)
         count = 4 * (step.size + 1) * width
-        workspace = cl.LocalMemory(count * self.dtype.itemsize) if room else groups * count
+        workspace = (cl.LocalMemory(count * self.dtype.itemsize),) if room else groups * count
         values = (*self._values(step), np.int32(width), pack(step, width, self._kept_dims))
         return _Launch(step, self._kernel(space), (groups * self._group,), (self._group,), workspace, values)
 
+    def _register_launch(self, step: Step, kernel: RegisterKernel, scale: float) -> _Launch:
+        groups = ceil_div(prod(n for n, *_ in step.dims), kernel.lines)
+        factors, halves, _, _, _, block, lane = self._tables(step, Table("register_factors", kernel.radices))
+        signs = map(self.dtype.type, (step.signs[0], step.signs[1] * scale, scale))
+        built = self._register_kernel(kernel)
+        values = (factors, halves, block, lane, *signs, pack_registers(step, kernel))
+        return _Launch(step, built, (groups * kernel.group,), (kernel.group,), (), values)
+
     def _values(self, step: Step) -> tuple[Any, ...]:
-        return (*self._constants(step), *map(self.dtype.type, step.signs))
+        tables = self._tables(step, Table("factors", step.radices) if step.radices else None)
+        return (*tables, *map(self.dtype.type, step.signs))
 
     # Launch
 
-    def _run(self, key: Any, plan: Callable[[], Plan], source: GpuArray, output: GpuArray) -> None:
-        """Enqueue the launches that make `output`; their offsets and buffers are the arrays'."""
+    def _run(self, key: Any, plan: Callable[[], Plan], source: GpuArray, output: GpuArray, scale: float = 1.0) -> bool:
+        """Enqueue the launches that make `output`; their offsets and buffers are the arrays'.
+
+        Returns whether the output has been multiplied by `scale`.
+        """
+        at, to = _real_offset(source), _real_offset(output)
+        aligned = at % 2 == 0, to % 2 == 0
+        key = key, aligned, scale
         ready = self._plans.get(key)
         if ready is None:
-            ready = self.limits.with_fitting_groups(lambda: self._make_launches(plan()), self._kernels.clear)
+            make = lambda: self._make_launches(plan(), aligned, scale)  # noqa: E731
+            ready = self.limits.with_fitting_groups(make, self._kernels.clear)
             self._plans.store(key, ready)
         empty, queue = self.context.empty, self.context.queue
-        slots = [(source.buffer, np.int64(_real_offset(source))), (output.buffer, np.int64(_real_offset(output)))]
+        slots = [(source.buffer, np.int64(at)), (output.buffer, np.int64(to))]
         slots += [(empty((size,), self.dtype).buffer, np.int64(0)) for size in ready.temporaries]
         for step, kernel, global_size, local_size, workspace, constants in ready.launches:
-            memory = empty((workspace,), self.dtype).buffer if isinstance(workspace, int) else workspace
+            memory = (empty((workspace,), self.dtype).buffer,) if isinstance(workspace, int) else workspace
             arrays = *slots[step.source], *slots[step.target]
-            kernel.launch(queue, global_size, local_size, *arrays, memory, *constants)
+            kernel.launch(queue, global_size, local_size, *arrays, *memory, *constants)
+        return ready.is_scaled
 
 
 def _real_offset(array: GpuArray) -> int:
@@ -295,12 +345,15 @@ class IRFFT(_Transform):
 
     def __call__(self, array: Any, s: Any) -> tuple[GpuArray, ...]:
         """Transform; raises what `lengths_of` raises."""
+        return (self.scaled(array, s, 1.0)[0],)
+
+    def scaled(self, array: Any, s: Any, scale: float) -> tuple[GpuArray, bool]:
+        """Transform; returns the array, and whether it has been multiplied by `scale`."""
         layout = _needs(array, self)
         lengths = lengths_of(s, layout.shape[:-1])
         lead = layout.shape[: self.ndim - 1 - len(lengths)]
         output = self.context.empty((*lead, *lengths), self.dtype)
-        self.transform(array, output, lengths)
-        return (output,)
+        return output, self.transform(array, output, lengths, scale=scale)
 
     def transform(
         self,
@@ -309,16 +362,19 @@ class IRFFT(_Transform):
         lengths: tuple[int, ...],
         first: tuple[int, ...] | None = None,
         overwrite: bool = False,
-    ) -> None:
+        scale: float = 1.0,
+    ) -> bool:
         """Enqueue the transforms into an array of any strides.
 
         `first`: along each transformed axis but the last one, the first element that is wanted; as many are as the
         output has; `overwrite`: the input may serve as temporary array.
+
+        Returns whether the output has been multiplied by `scale`.
         """
         source, target = array.layout, output.layout
         first = first or (0,) * (len(lengths) - 1)
         key = source[:2], target[:2], lengths, first, overwrite
-        self._run(key, partial(self._plan, source, target, lengths, first, overwrite), array, output)
+        return self._run(key, partial(self._plan, source, target, lengths, first, overwrite), array, output, scale)
 
     def _plan(
         self, source: Layout, output: Layout, lengths: tuple[int, ...], first: tuple[int, ...], overwrite: bool
@@ -397,7 +453,11 @@ class FFT(_Transform):
         return array if self._cast is None else self._cast(array)[0]
 
     def __call__(self, array: Any, n: Any, axis: Any) -> tuple[GpuArray, ...]:
-        """Transform.
+        """Transform; raises what `scaled` raises."""
+        return (self.scaled(array, n, axis, 1.0)[0],)
+
+    def scaled(self, array: Any, n: Any, axis: Any, scale: float) -> tuple[GpuArray, bool]:
+        """Transform; returns the array, and whether it has been multiplied by `scale`.
 
         Raises `ValueError`: the length is not positive. Raises `numpy.exceptions.AxisError`: there is no such axis.
         """
@@ -410,8 +470,8 @@ class FFT(_Transform):
         parts = self._parts(array)
         output = self.context.empty((*shape[:along], length, *shape[along + 1 :]), f"complex{16 * self.dtype.itemsize}")
         key = parts.layout.shape, parts.layout.strides, length, along
-        self._run(key, partial(self._plan, parts.layout, output.layout, length, along), parts, output)
-        return (output,)
+        plan = partial(self._plan, parts.layout, output.layout, length, along)
+        return output, self._run(key, plan, parts, output, scale)
 
     def _plan(self, source: Layout, output: Layout, n: int, axis: int) -> Plan:
         reads, writes = source.strides[: self.ndim], tuple(2 * s for s in output.strides)

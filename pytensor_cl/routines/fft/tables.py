@@ -41,6 +41,15 @@ def factors(*radices: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
+def register_factors(*radices: int) -> np.ndarray:
+    """Return the twiddle factors of the passes but the first: of each, one row for each element but the first."""
+    done, parts = radices[0], []
+    for radix in radices[1:]:
+        parts.append(roots(done * radix, np.outer(np.arange(1, radix), np.arange(done))).ravel())
+        done *= radix
+    return np.concatenate(parts)
+
+
 def chirp(n: int) -> np.ndarray:
     """Return ``exp(-pi i k^2 / n)``, k = 0..n-1."""
     k = np.arange(n)
@@ -68,7 +77,7 @@ def lane_twiddles(n: int, count: int, lanes: int) -> np.ndarray:
 
 
 _TABLES: dict[str, Callable[..., np.ndarray]] = {
-    f.__name__: f for f in (half_turns, factors, chirp, chirp_filter, block_twiddles, lane_twiddles)
+    f.__name__: f for f in (half_turns, factors, register_factors, chirp, chirp_filter, block_twiddles, lane_twiddles)
 }
 
 
