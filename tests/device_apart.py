@@ -20,14 +20,18 @@ def device_apart(**changes):
 
 
 @cache
-def _open():
-    return Context(NAME, device_apart(), Settings(quiet=True, parallel_compile=False))
+def _open(features):
+    entry = device_apart()
+    settings = Settings(
+        quiet=True, parallel_compile=False, features=dataclasses.replace(entry.info.features, **dict(features))
+    )
+    return Context(NAME, entry, settings)
 
 
 @contextmanager
-def context_apart():
-    """Yield a context of such a device; functions that are compiled meanwhile run on it."""
-    context = _open()
+def context_apart(**features):
+    """Yield a context of such a device; functions that are compiled meanwhile run on it. `features`: of the driver."""
+    context = _open(tuple(features.items()))
     add_context(NAME, "opencl:apart")
     _registry.contexts[NAME] = context
     try:

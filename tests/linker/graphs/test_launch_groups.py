@@ -11,6 +11,7 @@ from pytensor_cl import explain, optimizers
 from pytensor_cl.codegen.template import KernelSource
 from pytensor_cl.errors import CompilationError
 from pytensor_cl.linker.run.graph_cache import WARMUP_CALLS
+from pytensor_cl.routines.reduction.routine import Reduction
 from pytensor_cl.runtime.launch_capture import Launch
 from pytensor_cl.runtime.merged_kernels import merged_source, part_of
 from tests.device_apart import context_apart
@@ -176,3 +177,20 @@ def test_values_of_the_host_do_not_keep_a_call_from_being_captured(apart, rng):
         for got, wanted in zip(f(a, i_value % 4, scale), (filled, kept), strict=True):
             np.testing.assert_allclose(got, wanted, 1e-6)
     assert f.vm.executor.replay_count and not explain(f).not_captured
+
+
+def test_reductions_in_one_launch_use_the_counters_in_turn(rng):
+    """They write the counters of the context, so that no two of them are parts of one merged kernel."""
+    with context_apart(last_group=True) as context, pytensor.config.change_flags(opencl__placement="device"):
+        x, y = pt.fvector("x"), pt.fmatrix("y")
+        results = [x.sum(), y.max(1), pt.tanh(y[:, 0]), y.sum() * x.max()]
+        f = pytensor.function([x, y], results, mode="OPENCL")
+        for _ in range(CALLS + 3):
+            a, b = rng.normal(size=200_001).astype("float32"), rng.normal(size=(3, 70_001)).astype("float32")
+            wanted = [a.sum(dtype="f8"), b.max(1), np.tanh(b[:, 0]), b.sum(dtype="f8") * a.max()]
+            for got, value in zip(f(a, b), wanted, strict=True):
+                np.testing.assert_allclose(got, value, 1e-5, 1e-2)
+        plans = [plan for r in f.vm.routines.values() if isinstance(r, Reduction) for plan in r._plans._plans.values()]
+        assert sum(plan.joins for plan in plans) >= 2
+        assert not context.counters.to_host().any()
+        assert graph_of(f).launches < graph_of(f).kernels
