@@ -81,6 +81,11 @@ class CapturedGraph:
         """Number of OpenCL launches that run them."""
         return sum(step.sequence.launches for step in self.sequences)
 
+    @property
+    def range_count(self) -> int:
+        """Number of ranges of the arena."""
+        return len(self._arena_bindings)
+
     def replay(self, values: ParameterValues | None = None) -> None:
         """Run the call again; `unbind` must follow. GuardFailure: a value differs from the captured call's."""
         if values is not None:

@@ -73,6 +73,11 @@ class GraphCache:
         """The captured graphs by signature."""
         return {(*key, *indices): graph for (key, indices), graph in self._graphs.items()}
 
+    @property
+    def range_count(self) -> int:
+        """Number of ranges of the arena that the captured graphs use."""
+        return sum(graph.range_count for graph in list(self._graphs.values()))
+
     def release_arena(self) -> None:
         """Drop the references to the arena's buffers, which will be replaced."""
         for graph in list(self._graphs.values()):

@@ -33,6 +33,11 @@ class Arena:
         """Total size of the buffers, in bytes."""
         return sum(b.size for b in self.buffers)
 
+    @property
+    def part_count(self) -> int:
+        """Number of parts of the buffers: they exist as long as the buffers, whether a graph uses them or not."""
+        return sum(len(parts_of(b)) for b in self.buffers)
+
     def fits(self, extents: Sequence[int]) -> bool:
         """Return whether the buffers have at least these sizes."""
         return len(extents) <= len(self.buffers) and all(

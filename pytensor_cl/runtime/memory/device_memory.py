@@ -16,6 +16,9 @@ from pytensor_cl.runtime.queue import Queue
 
 _T = TypeVar("_T")
 
+MANY_PARTS = 4096
+"""Parts of the arena, a kilobyte each, that may be left of graphs that are gone."""
+
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error of a driver says that memory is lacking, or that a buffer is too large.
@@ -141,21 +144,28 @@ class Memory:
         """Add an object with captured graphs in the arena.
 
         Its ``release_arena`` is called before the arena's buffers change, and its ``clear``, which drops the captured
-        graphs, before they are released.
+        graphs, before they are released. Its ``range_count`` is the number of parts that its graphs use.
         """
         self._users.add(user)
 
     def reserve(self, extents: Sequence[int]) -> None:
-        """Make the arena's buffers at least as large as `extents`. If they grow, earlier parts are invalid.
+        """Make the arena's buffers at least as large as `extents`. If they change, earlier parts are invalid.
+
+        They change also where most of their parts are of graphs that are gone.
 
         Raises `OutOfDeviceMemory`: the device has not enough memory.
         """
-        if self.arena.fits(extents):
+        if self.arena.fits(extents) and not self._has_idle_parts():
             return
         for user in list(self._users):
             user.release_arena()
         self._release_mappings()
         self.arena.grow(extents, lambda nbytes: self._try_to_allocate(self._allocate_divisible, nbytes))
+
+    def _has_idle_parts(self) -> bool:
+        """Return whether most of many parts of the arena are used by no graph."""
+        count = self.arena.part_count
+        return count > MANY_PARTS and count > 2 * sum(user.range_count for user in list(self._users))
 
     def _allocate_divisible(self, nbytes: int) -> "cl.Buffer":
         held = self._immediate(nbytes)

@@ -62,6 +62,8 @@ def test_an_arena_that_grows(context):
     released = []
 
     class User:
+        range_count = 0
+
         def release_arena(self):
             released.append(memory.arena.version)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytensor_cl.runtime import opencl as cl
 from pytensor_cl.runtime.context import open_context
-from pytensor_cl.runtime.memory import parts
+from pytensor_cl.runtime.memory import device_memory, parts
 
 
 class Whole:
@@ -114,3 +114,28 @@ def test_captured_graphs_release_no_part_before_the_arena_grows(context, monkeyp
     fresh.memory.reserve([1 << 20])
     gc.collect()
     assert released == [(first, 3)]
+
+
+def test_parts_of_graphs_that_are_gone_are_released(context, monkeypatch):
+    memory = open_context(f"opencl:{context.name}", "fresh").memory
+    monkeypatch.setattr(device_memory, "MANY_PARTS", 10)
+    memory.reserve([1 << 16])
+    user = SimpleUser()
+    memory.add_arena_user(user)
+    for count in range(1, 20):
+        memory.arena.part(0, 0, count)
+    user.range_count = 10
+    memory.reserve([1 << 10])  # half of them are in use
+    assert memory.arena.part_count == 19 and not user.releases
+    user.range_count = 9
+    memory.reserve([1 << 10])
+    assert memory.arena.part_count == 0 and user.releases == 1 and memory.arena.fits([1 << 16])
+
+
+class SimpleUser:
+    """Has captured graphs in the arena."""
+
+    range_count = releases = 0
+
+    def release_arena(self):
+        self.releases += 1
