@@ -5,7 +5,9 @@ kernels, are released in another order. So all parts stay until the buffer is go
 """
 
 import os
+from collections import deque
 from ctypes import py_object, pythonapi
+from operator import methodcaller
 from threading import RLock
 from typing import Any
 
@@ -45,6 +47,10 @@ class Parts:
             self._made.append(part)
         return part
 
+    def known(self, begin: int, nbytes: int) -> "cl.Buffer | None":
+        """Return the part of `nbytes` bytes from byte `begin` on if `part` has made it, else None."""
+        return self._shared.get((begin, nbytes))
+
     def part(self, begin: int, nbytes: int) -> "cl.Buffer":
         """Return the part of `nbytes` bytes from byte `begin` on, the same object each time; errors are as of `new`."""
         part = self._shared.get((begin, nbytes))
@@ -55,14 +61,21 @@ class Parts:
                     part = self._shared[begin, nbytes] = self.new(begin, nbytes)
         return part
 
-    def __del__(self, process: Any = os.getpid, decref: Any = pythonapi.Py_DecRef, py_object: Any = py_object) -> None:
+    def __del__(
+        self,
+        process: Any = os.getpid,
+        run: Any = deque,
+        release: Any = methodcaller("release"),
+        decref: Any = pythonapi.Py_DecRef,
+        py_object: Any = py_object,
+    ) -> None:
         # The interpreter's end may drop this object when the module has no names any more, or without a call of this
         # method: then the parts stay until the process has ended.
         if self._process != process():  # a forked child may not call the driver
             return
-        for part in reversed(self._made):
-            part.release()
-            decref(py_object(part))
+        # Loops in C, which no signal's handler interrupts: what that raises would leave the rest, and be lost here.
+        run(map(release, reversed(self._made)), 0)
+        run(map(decref, map(py_object, self._made)), 0)
 
 
 def parts_of(buffer: Any) -> Parts:

@@ -2,6 +2,10 @@
 
 import gc
 import os
+import signal
+import sys
+from _thread import interrupt_main
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,6 +54,31 @@ def test_a_part_is_the_same_object_unless_a_new_one_is_asked_for(whole):
     assert found.part(0, 4) is parts.parts_of(buffer).part(0, 4)
     assert found.part(0, 4) is not found.part(0, 8) and found.new(0, 4) is not found.part(0, 4)
     assert len(found) == 3
+
+
+def test_a_known_part_is_one_that_was_made(whole):
+    found = parts.parts_of(SimpleNamespace(int_ptr=1))
+    assert found.known(0, 4) is None and len(found) == 0
+    assert found.part(0, 4) is found.known(0, 4) and found.known(0, 8) is None
+
+
+def test_a_signal_leaves_no_part(whole, monkeypatch):
+    """Its handler runs after the loop over the methods, which are in C; what it raises is lost in ``__del__``."""
+    buffer = SimpleNamespace(int_ptr=1)
+    made = [parts.parts_of(buffer).part(begin, 4) for begin in range(200)]
+    for begin, part in enumerate(made):
+        part.release = partial(whole.released.append, begin)
+    made[150].release = partial(interrupt_main, signal.SIGUSR1)
+    errors = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: errors.append(error.exc_type))
+    before = signal.signal(signal.SIGUSR1, lambda *_: 1 / 0)
+    try:
+        del buffer
+        gc.collect()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert errors == [ZeroDivisionError]
+    assert whole.released == [begin for begin in range(199, -1, -1) if begin != 150]
 
 
 def test_a_forked_child_releases_nothing(whole, monkeypatch):
