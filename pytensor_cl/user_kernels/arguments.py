@@ -470,6 +470,9 @@ class _Pointer:
         begin = array.layout.offset * itemsize
         if context.queue.capture is None and begin % (context.device.mem_base_addr_align // 8) == 0:
             parts = parts_of(array.buffer)
+            known = parts.known(begin, array.nbytes)
+            if known is not None:
+                return known
             if len(parts) < MOST_PARTS:
                 with suppress(cl.Error):  # it is itself a part of a buffer, of which there are no parts
                     return parts.part(begin, array.nbytes)

@@ -14,7 +14,9 @@ import pytest
 import pytensor_cl
 from pytensor_cl import LocalMemory, RawKernel, RawModule
 from pytensor_cl.errors import OpenCLError
+from pytensor_cl.runtime.memory.parts import parts_of
 from pytensor_cl.runtime.program import ProgramCache
+from pytensor_cl.user_kernels import arguments
 from pytensor_cl.user_kernels.programs import user_program
 
 TRANSPOSE = """
@@ -90,6 +92,20 @@ def test_offsets_of_inputs_and_outputs(context):
     for first in (z, z[1:]):
         with pytest.raises(ValueError, match=r"kernel 'two' writes '.' and '.', which overlap"):
             two(1, 1, (first, z[3:]))
+
+
+def test_parts_that_were_made_serve_again(context, monkeypatch):
+    """Where a buffer has as many parts as it may have, views that have none are copied."""
+    monkeypatch.setattr(arguments, "MOST_PARTS", 1)
+    kernel = RawKernel("__kernel void twice(__global float *z) { z[get_global_id(0)] *= 2; }", "twice")
+    begins = context.device.mem_base_addr_align // 8 // 4
+    z = context.from_host(np.ones(3 * begins, "float32"))
+    copies, copy = [], arguments.dense_copy
+    monkeypatch.setattr(arguments, "dense_copy", lambda x: copies.append(x.layout.offset) or copy(x))
+    for first in (begins, 2 * begins, begins):
+        kernel(4, None, (z[first : first + 4],))
+    assert copies == [2 * begins] and len(parts_of(z.buffer)) == 1
+    np.testing.assert_array_equal(np.asarray(z)[[0, begins, 2 * begins]], [1, 4, 2])
 
 
 def test_numbers_are_converted_to_the_declared_types(context):
