@@ -89,10 +89,19 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
     cell, dtype = outputs[0], dtypes[0]
 
     def one() -> None:
-        cell[0] = np.asarray(impl(*[c[0][()] for c in inputs]), dtype=dtype)
+        try:
+            value = impl(*[c[0][()] for c in inputs])
+        except TypeError:  # PyTensor's softplus takes Python's numbers, which perform passes, but no int8 of NumPy
+            _perform_thunk(node, inputs, outputs)()
+        else:
+            cell[0] = np.asarray(value, dtype=dtype)
 
     def several() -> None:
-        values = impl(*[c[0][()] for c in inputs])
+        try:
+            values = impl(*[c[0][()] for c in inputs])
+        except TypeError:
+            _perform_thunk(node, inputs, outputs)()
+            return
         for out, value, kind in zip(outputs, values, dtypes, strict=True):
             out[0] = np.asarray(value, dtype=kind)
 

@@ -121,3 +121,12 @@ def test_composites_of_numbers(monkeypatch):
         for out, (got,), (right,) in zip(outputs, cells, wanted, strict=True):
             assert got.dtype == out.dtype and got.shape == ()
             np.testing.assert_array_equal(got, right)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8"])
+def test_softplus_of_small_integers(context, dtype):
+    """Numbers of NumPy, which PyTensor's function does not take."""
+    x = pt.scalar("x", dtype=dtype)
+    outputs = [pt.softplus(x), pt.softplus(x) * 2]
+    value = np.asarray(1, dtype)
+    np.testing.assert_allclose(opencl([x], outputs)(value), [np.log1p(np.e), 2 * np.log1p(np.e)], rtol=2e-3)
