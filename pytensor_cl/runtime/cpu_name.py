@@ -62,8 +62,11 @@ def _read(memory: int, count: int, address: int) -> bytes:
 
 
 def _pointers_to(word: bytes, base: int) -> list[int]:
-    """Addresses in the structure at `base` that hold a pointer to the C string `word`."""
-    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    """Addresses in the structure at `base` that hold a pointer to the C string `word`; none if it cannot be read."""
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY)
+    except OSError:  # systems without /proc
+        return []
     try:
         raw = _read(memory, _STRUCTURE_BYTES, base)
         pointers = ((i, struct.unpack_from("P", raw, i)[0]) for i in range(0, len(raw) - 7, 8))

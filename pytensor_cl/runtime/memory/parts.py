@@ -25,7 +25,8 @@ class Parts:
     `buffer`: the buffer, not itself a part of another one.
     """
 
-    _process = 0  # of an object that an interrupt left without attributes
+    # An interrupt may leave an object without attributes, but `__del__` reads this one.
+    _process = 0
 
     def __init__(self, buffer: Any) -> None:
         self._whole = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)  # the pools' type has no sub-buffers
