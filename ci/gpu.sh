@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: examples, choices by measurement, arrays, the driver, speed beside CuPy, JAX and PyTorch where
-# they are installed, many chains, and a share of the tests, in this order within a number of seconds. A step that fails
-# does not end the run.
-#     bash ci/gpu.sh [all | examples | variants | arrays | driver | bench | launches | chains | tests]...        default: all
+# they are installed, merged launches, many chains, and a share of the tests, in this order within a number of seconds. A
+# step that fails does not end the run.
+#     bash ci/gpu.sh [all | examples | variants | arrays | driver | bench | launches | chains | tests]...
+# Without arguments all steps run.
 # What a measurement has to choose, in one call of a minute: the fastest form of float32 products, and more.
 #     BUDGET=90 bash ci/gpu.sh variants
 # After a repair, the short form: what was wrong, and nothing else.

@@ -86,11 +86,9 @@ class DeviceCell(list[Any]):
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if type(value) is GpuArray and not self._is_referenced:  # the update of a function on the device: `_store`
+        if type(value) is GpuArray:  # the update of a function on the device
             with _state:
-                self._host, self._is_lent = None, False
-                self.devices = {value.context.name: value}
-                list.__setitem__(self, 0, ON_DEVICE)
+                self._store(value)
             return
         if type(value) is not np.ndarray and self._used and not isinstance(value, np.ndarray | GpuArray):
             value = np.array(value, self._dtype)  # JAX stores arrays of its own, which NUMBA cannot read

@@ -13,7 +13,6 @@ The tables are `summary`, `workloads`, `arrays`, `merged`, `tiles`, `commands`, 
 """
 
 import argparse
-import itertools
 import json
 import re
 import sys
@@ -214,13 +213,13 @@ def merged(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for name, found in results.get("launches", {}).items():
         if "failed" not in found:
             single, us = found["single_us"], found["merged_us"]
-            seconds = [later - before for before, later in itertools.pairwise(found["merged_first_s"])]
-            yield name, _time(single), _time(us), f"{single / us:.2f}", f"{seconds[1]:.2g} s"
+            _, second, third, *_ = found["merged_first_s"]  # seconds from the start until these calls have ended
+            yield name, _time(single), _time(us), f"{single / us:.2f}", f"{third - second:.2g} s"
 
 
 def tiles(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield for each size of products the tile that was chosen before, and the fastest."""
-    yield "m x n x k", "before", "fastest", "tile, step along k, parts of k"
+    """Yield for each size of products the time of the tile that was chosen, and the fastest."""
+    yield "m x n x k", "chosen", "fastest", "the fastest tile"
     for name, found in results.get("variants", {}).get("tiles", {}).items():
         others = {tile: us for tile, us in found.items() if tile != "chosen"}
         best = min(others, key=others.__getitem__)
@@ -248,7 +247,7 @@ LEFT = {
     "operation",
     "function",
     "m x n x k",
-    "tile, step along k, parts of k",
+    "the fastest tile",
 }  # columns that are aligned to the left
 
 

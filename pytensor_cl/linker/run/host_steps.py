@@ -49,7 +49,7 @@ def _function_of(scalar_op: Any, node: Apply) -> Callable[..., Any]:
     return function or scalar_op.impl
 
 
-def _composite_function(composite: Composite) -> Callable[..., list[Any]]:
+def _composite_function(composite: Composite) -> Callable[..., Any]:
     """Return a function of NumPy scalars: 1 us for each Op of the composite, where its `impl` takes 7."""
     graph = composite.fgraph
     if any(len(node.outputs) > 1 for node in graph.apply_nodes):
@@ -89,23 +89,22 @@ def _scalar_thunk(node: Apply, inputs: Sequence[Cell], outputs: Sequence[Cell]) 
     cell, dtype = outputs[0], dtypes[0]
 
     def one() -> None:
-        try:
-            value = impl(*[c[0][()] for c in inputs])
-        except TypeError:  # PyTensor's softplus takes Python's numbers, which perform passes, but no int8 of NumPy
-            _perform_thunk(node, inputs, outputs)()
-        else:
-            cell[0] = np.asarray(value, dtype=dtype)
+        cell[0] = np.asarray(impl(*[c[0][()] for c in inputs]), dtype=dtype)
 
     def several() -> None:
-        try:
-            values = impl(*[c[0][()] for c in inputs])
-        except TypeError:
-            _perform_thunk(node, inputs, outputs)()
-            return
+        values = impl(*[c[0][()] for c in inputs])
         for out, value, kind in zip(outputs, values, dtypes, strict=True):
             out[0] = np.asarray(value, dtype=kind)
 
-    return one if len(dtypes) == 1 else several
+    compute = one if len(dtypes) == 1 else several
+
+    def run() -> None:
+        try:
+            compute()
+        except TypeError:  # PyTensor's softplus takes Python's numbers, which `perform` passes, but no int8 of NumPy
+            _perform_thunk(node, inputs, outputs)()
+
+    return run
 
 
 def _in_native_order(value: Any) -> Any:
