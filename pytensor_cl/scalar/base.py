@@ -131,6 +131,14 @@ def _invert(emitter: Emitter, x: Value) -> Value:
     return x ^ (-1 if is_signed(x) else np.iinfo(x.dtype).max)
 
 
+def _reciprocal(emitter: Emitter, x: Value) -> Value:
+    """``1 / x``, which for integers is 0 but for 1 and -1: a division by zero may end the process on a CPU."""
+    if is_float(x):
+        return 1 / x
+    divides = x.equals(1) | x.equals(-1) if is_signed(x) else x.equals(1)
+    return emitter.select(divides, x, emitter.literal(0, x.dtype))
+
+
 # Functions
 
 
@@ -226,7 +234,7 @@ RULES: dict[type[ps.ScalarOp], Rule] = {
     ps.OR: _bitwise(Value.__or__),
     ps.Pow: Rule(power),
     ps.Real: Rule(lambda emitter, x: x),
-    ps.Reciprocal: Rule(lambda emitter, x: 1 / x),
+    ps.Reciprocal: Rule(_reciprocal),
     ps.Second: Rule(lambda emitter, x, y: y, cast=False),
     ps.Sign: Rule(sign),
     ps.Sqr: Rule(lambda emitter, x: mul(emitter, x, x)),

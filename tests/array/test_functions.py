@@ -151,9 +151,9 @@ def test_functions_of_one_operand(context, rng, name):
     kinds = itertools.cycle(LAYOUTS)
     for dtype in DTYPES:
         host = values(rng, dtype)
-        if name == "reciprocal" and host.dtype.kind in "iu":
-            continue  # zero has none
         expected = expected_of(name, host)
+        if name == "reciprocal" and host.dtype.kind in "iu":
+            expected = np.where(np.abs(host) == 1, host, 0).astype(host.dtype)  # NumPy's of zero differs by type
         array = laid_out(context, host, next(kinds))
         if expected is None:
             with pytest.raises(TypeError):
