@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
-# Every step in order; the first that fails ends the run. The tests come last, so that their
-# summary closes the output.
+# Every step. Those between the first and the last run two at a time, each with one thread, and print when they have ended;
+# after one that fails no other starts. The tests come last, so that their summary closes the output.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for step in setup lint docs wheel commands examples pytensor_versions pythons pytensor_tests matrix; do
-    printf '\n===== %s (%s) =====\n' "$step" "ci/$step.sh"
+logs=build/ci/logs
+mkdir -p "$logs"
+
+run_step() {
+    local step=$1 status=0 log=$logs/$1.log
     SECONDS=0
-    bash "ci/$step.sh" || { printf '\n===== %s failed after %d s =====\n' "$step" "$SECONDS"; exit 1; }
-    printf '===== %s passed in %d s =====\n' "$step" "$SECONDS"
-done
+    bash "ci/$step.sh" >"$log" 2>&1 || status=$?
+    printf '\n===== %s (%s) =====\n%s\n===== %s %s in %d s =====\n' "$step" "ci/$step.sh" "$(cat "$log")" \
+        "$step" "$([ "$status" = 0 ] && echo passed || echo "failed with status $status")" "$SECONDS"
+    [ "$status" = 0 ] || exit 255   # which ends xargs
+}
+export -f run_step
+export logs
+
+run_step setup
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+# Lint is short and fails most often; then the longest ones first.
+printf '%s\n' lint docs commands examples matrix wheel pytensor_versions pythons pytensor_tests |
+    xargs -P 2 -I{} bash -c 'set -euo pipefail; run_step {}' || { printf '\n===== a step failed =====\n'; exit 1; }
+unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS NUMBA_NUM_THREADS
 
 printf '\n===== test (ci/test.sh) =====\n'
 exec bash ci/test.sh

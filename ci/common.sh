@@ -13,6 +13,7 @@ export NUMBA_NUM_THREADS=${NUMBA_NUM_THREADS:-2}
 export MPLBACKEND=Agg
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 export PYTHONUNBUFFERED=1
+unset PYTHONDONTWRITEBYTECODE   # each process of the tests would compile all of them
 
 # Intel's driver; PoCL's comes with its wheel and is seen besides.
 export OCL_ICD_VENDORS=$icd

@@ -1,5 +1,6 @@
 """Fixtures: a context per OpenCL driver, functions compiled for it, and random numbers whose seed is printed."""
 
+import gc
 import os
 import re
 from collections import defaultdict
@@ -33,6 +34,8 @@ pytensor.config.opencl__select_backend = False  # the arrays of tests are small:
 change_settings(parallel_compile=False)  # the other cores run other tests
 
 _SIMT = re.compile(r"\bvoid\s+\w*_simt")
+BUILT_QUICKLY = {"array", "linker", "nn", "ops", "optimizers", "pymc", "rewriting", "train"}
+"""Folders whose tests build kernels without optimisation."""
 _build = ProgramCache._call_driver
 _quickly = [False]
 _FILES: set = set()
@@ -162,7 +165,7 @@ def _leave_out(config, items, left_out):
 
 def pytest_runtest_setup(item):
     """Kernels are what routines are tested for, and scalar functions; Ops launch the same ones."""
-    quickly = item.path.parent.name in ("linker", "ops", "pymc", "rewriting")
+    quickly = item.path.relative_to(TESTS).parts[0] in BUILT_QUICKLY
     if quickly != _quickly[0]:
         for context in fork.opened_contexts():  # which shall not hand on what they have built otherwise
             context.programs._recent.clear()
@@ -203,6 +206,18 @@ def pytest_collection_modifyitems(config, items):
         group.sort(key=_chance)
         left_out.update(set(group) - set(_kept(place, group)))
     _leave_out(config, items, left_out)
+
+
+def pytest_collection():
+    """Collect tests without the garbage collector, which takes a third of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector all modules and tests: with them a full collection takes a second."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _seed(name):

@@ -5,6 +5,7 @@ import configparser
 import graphlib
 import logging
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,13 @@ def _contracts():
 
 
 CONTRACTS = _contracts()
-TREES = {_module_name(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {_module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 PACKAGES = {_module_name(path) for path in PACKAGE.rglob("__init__.py")}
+
+
+@cache
+def _tree(module):
+    return ast.parse(MODULES[module].read_text())
 
 
 def _imported(module, node):
@@ -80,13 +86,13 @@ def _is_for_types(statement):
 
 def _dependencies(module):
     """Modules that a module imports, those under ``if TYPE_CHECKING:`` too."""
-    names = {name for name in _imports(module, ast.walk(TREES[module])) if name in TREES} - {module}
+    names = {name for name in _imports(module, ast.walk(_tree(module))) if name in MODULES} - {module}
     # "from a import b" names the package too; where b is a module, it is b that is meant.
     return {name for name in names if not any(other.startswith(f"{name}.") for other in names)}
 
 
 def test_no_import_cycles():
-    graph = {module: _dependencies(module) for module in TREES}
+    graph = {module: _dependencies(module) for module in MODULES}
     list(graphlib.TopologicalSorter(graph).static_order())
 
 
@@ -94,16 +100,16 @@ def _in_runtime(module):
     return f"{module}..".split(".")[1] == "runtime"
 
 
-@pytest.mark.parametrize("module", sorted(filter(_in_runtime, TREES)))
+@pytest.mark.parametrize("module", sorted(filter(_in_runtime, MODULES)))
 def test_the_runtime_imports_its_types_like_everything_else(module):
-    conditional = [statement for statement in TREES[module].body if _is_for_types(statement)]
+    conditional = [statement for statement in _tree(module).body if _is_for_types(statement)]
     names = set().union(*(_imports(module, ast.walk(statement)) for statement in conditional))
     assert not {name for name in names if name.partition(".")[0] == "pytensor_cl"}
 
 
-@pytest.mark.parametrize("module", sorted(TREES))
+@pytest.mark.parametrize("module", sorted(MODULES))
 def test_functions_import_nothing_of_ours(module):
-    inside = set().union(*(_imports(module, ast.walk(function)) for function in _functions(TREES[module])))
+    inside = set().union(*(_imports(module, ast.walk(function)) for function in _functions(_tree(module))))
     assert not {name for name in inside if name.partition(".")[0] == "pytensor_cl"}
 
 
@@ -111,9 +117,9 @@ def _on_device_side(module):
     return f"{module}..".split(".")[1] in DEVICE_SIDE
 
 
-@pytest.mark.parametrize("module", sorted(filter(_on_device_side, TREES)))
+@pytest.mark.parametrize("module", sorted(filter(_on_device_side, MODULES)))
 def test_device_side_never_names_pytensor(module):
-    nodes = list(ast.walk(TREES[module]))
+    nodes = list(ast.walk(_tree(module)))
     constants = (node.value for node in nodes if isinstance(node, ast.Constant))
     texts = {text for text in constants if isinstance(text, str)}
     assert not {name for name in _imports(module, nodes) if name.partition(".")[0] == "pytensor"}

@@ -20,7 +20,7 @@ SHORT = {
     "stochastic_volatility": (["--days", "60", "--chains", "0"], "GpuScanLoop"),
     "many_chains": (["--chains", "32", "--draws", "40"], "effective draws"),
 }
-SLOW = {"many_chains", "mixture", "pymc_logistic_regression", "pymc_radon"}  # ci/examples.sh runs them too
+SLOW = set(SHORT) - {"state_space_model", "stochastic_volatility"}  # ci/examples.sh runs them too
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of short chains
 
