@@ -5,7 +5,7 @@ prices were measured on one core with AVX-512. They are low, since a backend tha
 """
 
 from collections.abc import Mapping, Sequence
-from math import inf, prod
+from math import inf, log2, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.rewriting.shape import ShapeFeature
 from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.shape import Shape as ShapeOp
+from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pytensor_cl.ops.base import GpuOp
@@ -57,7 +58,7 @@ class Work(NamedTuple):
     words: float
     """Words of four bytes that are moved, or computed by arithmetic."""
     functions: float
-    """Elements of exp, tanh and other functions."""
+    """Elements of exp, tanh and other functions, and comparisons of sorts."""
     flops: float
     """Operations of products and of linear algebra."""
 
@@ -158,6 +159,8 @@ def _node_work(node: Apply, inference: "ShapeInference", shapes: Shapes) -> Work
         items = prod(outputs[0][: node.op.batch_ndim(node)]) if op is not node.op else 1
         flops = prod(largest) * max(largest[-1:], default=1)
         return NO_WORK._replace(products=1, inner_nodes=ITEM * items, flops=flops)
+    if isinstance(op, SortOp | ArgSortOp):  # a comparison takes a host as long as a function, a device much less
+        return NO_WORK._replace(nodes=1, functions=prod(largest) * log2(1 + max(largest, default=0)))
     if isinstance(op, AdvancedIncSubtensor):  # the host may write in place
         return NO_WORK._replace(nodes=1, words=OTHER * max(map(prod, inputs[1:])))
     if isinstance(op, AdvancedSubtensor):

@@ -185,3 +185,5 @@ def test_estimates_for_gpus_count_transfers(context):
     gpu = replace(get_context(context.name).info, kind="gpu", compute_units=64, shares_host_memory=False)
     assert estimated([x, y], x + y, [(10**6,)] * 2, gpu).device > 1e-3
     assert estimated([m, n], m @ n, [(4096, 4096)] * 2, gpu).device < 1
+    sort = estimated([x], pt.sort(x), [(10**6,)], gpu)
+    assert sort.device < min(sort.numba, sort.c)
