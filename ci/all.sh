@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every step. Those between the first and the last run two at a time, each with one thread, and print when they have ended;
-# after one that fails no other starts. The tests come last, so that their summary closes the output.
+# Every step. Those after setup run two at a time, each with one thread, and print when they have ended; after one that
+# fails no other starts. The tests come last, so that their summary closes the output.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,9 +21,10 @@ export logs
 run_step setup
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 # Lint is short and fails most often; then the longest ones first.
-printf '%s\n' lint docs commands examples matrix wheel pytensor_versions pythons pytensor_tests |
+printf '%s\n' lint docs commands examples wheel pytensor_versions pythons pytensor_tests |
     xargs -P 2 -I{} bash -c 'set -euo pipefail; run_step {}' || { printf '\n===== a step failed =====\n'; exit 1; }
 unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS NUMBA_NUM_THREADS
+run_step matrix   # after the others, since it installs drivers
 
 printf '\n===== test (ci/test.sh) =====\n'
 exec bash ci/test.sh
