@@ -60,6 +60,7 @@ EXCUSED = (
         "requires work in place",
     ),
     (STRUCTURE, r"Gpu\w+[({]|HostFromGpu|\.op(\.scalar_op)?\b|fgraph|apply_nodes", "looks at the compiled graph"),
+    (ARGUMENTS, r"assert_allclose\(x_f, scipy_T", "requires work in place"),
     (
         STRUCTURE,
         r"toposort|topo_?\b|scan_node|op1, op2 = |_nodes\b|expected_len|nb_gemm|n_gemvs|nb_dot|len\((ifnode|matches)",
@@ -74,6 +75,7 @@ EXCUSED = (
     (STRUCTURE, r"<generator object .*genexpr|has_blockwise", "looks for a node of a host Op"),
     (STRUCTURE, r"check_stack_trace", "looks for the trace of a host Op"),
     (STRUCTURE, r"debugprint|\.maker\.linker|storage_map", "looks at the linker"),
+    (UNSPECIFIED, r"test_schur_decomposition.*complex", "compares the phases of complex Schur vectors"),
     (UNSPECIFIED, r"test_searchsortedOp_on_right_side", "searches an array that is not sorted"),
 )
 DEFECTS = (NUMBERS, CRASH)

@@ -153,8 +153,13 @@ def _lock_of(frame: FrameType) -> Any:
 
 
 def _is_call_of(frame: FrameType, function: SerialFunction) -> bool:
-    calls = SerialFunction.__call__, SerialFunction._call_accepted, SerialFunction.call_unlocked
-    return frame.f_code in [call.__code__ for call in calls] and frame.f_locals.get("self") is function
+    """Return whether a frame runs a call of a function.
+
+    A call that adapts its arguments first has no lock of its own, and nothing in the function's storage: another frame
+    above it runs the call.
+    """
+    runs = frame.f_code is SerialFunction.call_unlocked.__code__ or _lock_of(frame) is not None
+    return runs and frame.f_locals.get("self") is function
 
 
 def _nested(function: SerialFunction, frame: FrameType | None) -> Run:

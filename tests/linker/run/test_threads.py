@@ -136,6 +136,20 @@ def test_no_update_of_different_functions_is_lost(placement, rng):
     np.testing.assert_array_equal(v.get_value(), 5 * CALLS)
 
 
+def test_a_function_of_several_locks_takes_a_subclass_of_arrays(context, on_device):
+    """The call that looks at the argument before it takes the locks is not one that the other is nested in."""
+    x = pt.vector("x", dtype="float32")
+    u, v = (pytensor.shared(np.zeros(3, "float32"), name) for name in "uv")
+    others = [opencl([x], [], updates={w: w + x}) for w in (u, v)]
+    both = opencl([x], pt.exp(u + v), updates={u: u + x, v: v + 2 * x})
+    assert_on_device(both, GpuElemwise)
+    assert both.vm.call_lock.locks == tuple(f.vm.call_lock for f in sorted(others, key=lambda f: id(f.vm.call_lock)))
+    value = np.array([0, 0.5, 1], "float32")
+    for call in range(WARMUP_CALLS + 2):
+        np.testing.assert_allclose(both(value.view(np.memmap)), np.exp(3 * call * value), rtol=1e-5)
+    assert both.vm.copy_for_nested_calls is None
+
+
 def test_each_random_number_is_drawn_once(placement):
     def compiled():
         stream = pytensor.shared(np.random.default_rng(1))
