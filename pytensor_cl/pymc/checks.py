@@ -8,6 +8,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import graph_inputs
 
+from pytensor_cl._compat.inner_graphs import rewrite_compiled_inner_graphs
+
 
 def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
     """Replace PyMC's parameter checks by switches: where a condition does not hold, the value is ``-inf``.
@@ -40,5 +42,11 @@ def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
     inputs = [variable for variable in graph_inputs(outputs) if not isinstance(variable, Constant)]
     copies = clone_get_equiv(inputs, outputs, copy_inputs=False, copy_orphans=False)
     graph = FunctionGraph(inputs, [copies[output] for output in outputs], clone=False)
-    dfs_rewriter(local_check_parameter_to_ninf_switch, ignore_newtrees=False).rewrite(graph)
+    _replace_checks(graph)
     return list(graph.outputs)
+
+
+def _replace_checks(graph: FunctionGraph) -> None:
+    """Replace the checks of a graph, and those in the steps of its loops, where time series have theirs."""
+    dfs_rewriter(local_check_parameter_to_ninf_switch, ignore_newtrees=False).rewrite(graph)
+    rewrite_compiled_inner_graphs(graph, _replace_checks)
