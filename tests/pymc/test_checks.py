@@ -103,6 +103,18 @@ def test_only_the_bad_point_of_a_loop_is_minus_infinity(context, on_device):
 
 
 @on_one_driver
+def test_the_last_axis_of_a_number(context, on_device):
+    """PyTensor's sum of a number takes one, as NumPy's does, and PyMC's conditional autoregression has one."""
+    tau, batch = pt.dscalar("tau"), pt.dvector("batch")
+    weights = np.eye(4, k=1) + np.eye(4, k=-1)
+    (logp,) = replace_parameter_checks([pymc.logp(pymc.CAR.dist(np.zeros(4), weights, 0.5, tau), VALUES).sum()])
+    f = opencl([batch], vectorize_graph(logp, {tau: batch}))
+    assert_on_device(f, GpuElemwise)
+    alone = pytensor.function([tau], logp, mode="FAST_COMPILE")
+    np.testing.assert_allclose(f([0.5, -1.0, 2.0]), [alone(0.5), -np.inf, alone(2.0)], rtol=1e-12)
+
+
+@on_one_driver
 def test_checks_that_stay_run_on_the_device(context, on_device):
     p = pt.dvector("p")
     quantile = pymc.icdf(pymc.Bernoulli.dist(p), pt.constant([0.2, 0.7]))
