@@ -143,3 +143,17 @@ def test_numbers_that_are_not_finite_give_no_warnings(context):
         exp, log, product = f(1e3, [1.0, -1.0])
     assert exp == np.inf and np.isnan(log)
     np.testing.assert_array_equal(product, [np.inf, -np.inf])
+
+
+def test_multinomial_draws_of_float32(context):
+    """Probabilities that are above 1 in sum by rounding; NumPy refuses them, and PyTensor's NUMBA backend does not."""
+    rng, p = pytensor.shared(np.random.default_rng(1)), pt.fmatrix("p")
+    _, drawn = pt.random.multinomial(10, p, rng=rng, return_next_rng=True)
+    f = opencl([p], [drawn, p * 2])
+    assert_on_device(f, GpuElemwise)
+    exact, rounded = [0.25, 0.25, 0.5], [0.5, 0.50000012, 0]
+    draws, _ = f(np.array([exact, rounded], "float32"))
+    expected = np.random.default_rng(1)
+    np.testing.assert_array_equal(draws, [expected.multinomial(10, row) for row in (exact, [0.5, 0.5, 0])])
+    with pytest.raises(ValueError, match=r"> 1\.0"):
+        f(np.array([[0.5, 0.6, 0]], "float32"))
