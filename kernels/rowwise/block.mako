@@ -19,7 +19,7 @@ ${gathers_struct.c_typedef(f"{name}_gathers")}
 
 <%def name="parameters(name, gathers)">
 % if gathers:
-    , const ${name}_gathers gathers, volatile __global int *error_flag, const int error_code
+    , const ${name}_gathers gathers
 % endif
 </%def>
 

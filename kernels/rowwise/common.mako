@@ -25,7 +25,14 @@ ${tables_struct.c_typedef(f"{name}_tables")}
     , __global const ${ctype(dtype)} *table${k}
 % endfor
 % if tables:
-    , const ${name}_tables tables, volatile __global int *error_flag, const int error_code
+    , const ${name}_tables tables
+% endif
+</%def>
+
+## The last arguments of a kernel that reads tables: by elements, by rows, or by both.
+<%def name="error_parameters(is_used)">
+% if is_used:
+    , volatile __global int *error_flag, const int error_code
 % endif
 </%def>
 

@@ -81,7 +81,7 @@ ${access.vector_types()}
         }
 </%def>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(int4)))
-void ${name}(${parts.parameters()}${block.parameters(name, gathers)})
+void ${name}(${parts.parameters()}${block.parameters(name, gathers)}${parts.error_parameters(tables or gathers)})
 {
     scratch += get_global_id(0) * g.scratch;
     % for number, (v, dtype) in enumerate(spills):

@@ -81,7 +81,7 @@ ${registers.vector_types()}
 </%def>
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void ${name}(${parts.parameters("restrict ")})
+void ${name}(${parts.parameters("restrict ")}${parts.error_parameters(tables)})
 {
     % for accumulator in dict.fromkeys(total.accumulator for total in totals):
     ${workgroup.row_scratch(f"{accumulator}_a1", f"local_{accumulator}", group)}

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from pymc.logprob.utils import local_check_parameter_to_ninf_switch
-from pytensor.graph.basic import Constant, Variable, clone_get_equiv
+from pytensor.graph.basic import Apply, Constant, Variable, clone_get_equiv
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.elemwise import CAReduce
+
+from pytensor_cl._compat.inner_graphs import rewrite_compiled_inner_graphs
 
 
 def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
@@ -40,5 +43,18 @@ def replace_parameter_checks(outputs: Sequence[Variable]) -> list[Variable]:
     inputs = [variable for variable in graph_inputs(outputs) if not isinstance(variable, Constant)]
     copies = clone_get_equiv(inputs, outputs, copy_inputs=False, copy_orphans=False)
     graph = FunctionGraph(inputs, [copies[output] for output in outputs], clone=False)
-    dfs_rewriter(local_check_parameter_to_ninf_switch, ignore_newtrees=False).rewrite(graph)
+    _replace_checks(graph)
     return list(graph.outputs)
+
+
+def _replace_checks(graph: FunctionGraph) -> None:
+    """Replace the checks of a graph, and those in the steps of its loops, where time series have theirs."""
+    dfs_rewriter(local_check_parameter_to_ninf_switch, _without_axis_of_a_number, ignore_newtrees=False).rewrite(graph)
+    rewrite_compiled_inner_graphs(graph, _replace_checks)
+
+
+@node_rewriter([CAReduce])
+def _without_axis_of_a_number(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """Leave the axis of a number's sum out, such as `CAR` has of a single precision: `vectorize_graph` refuses it."""
+    (number,) = node.inputs
+    return None if number.type.ndim or node.op.axis is None else [node.op.clone(axis=None)(number)]

@@ -12,6 +12,7 @@ pymc = pytest.importorskip("pymc")
 from pymc.logprob.utils import CheckParameterValue, ParameterValueError  # noqa: E402
 
 from pytensor_cl.ops.elemwise import GpuElemwise  # noqa: E402
+from pytensor_cl.ops.scan_loop import GpuScanLoop  # noqa: E402
 from pytensor_cl.ops.shape import GpuCheckAndRaise  # noqa: E402
 from pytensor_cl.pymc import replace_parameter_checks  # noqa: E402
 from tests.helpers import assert_all_on_device, assert_on_device, on_one_driver, opencl  # noqa: E402
@@ -29,6 +30,15 @@ def _normal():
     return sigma, pymc.logp(pymc.Normal.dist(0.1, sigma), pt.constant(VALUES)).sum()
 
 
+def _assert_densities(got, slopes):
+    """Compare densities of all values, and gradients, with formulas."""
+    z = (VALUES[:, None] - 0.1) / SIGMAS
+    wanted = np.sum(-0.5 * z**2 - np.log(np.sqrt(2 * np.pi) * np.abs(SIGMAS)), axis=0)
+    good = SIGMAS > 0
+    np.testing.assert_allclose(got, np.where(good, wanted, -np.inf), rtol=1e-12)
+    np.testing.assert_allclose(slopes[good], np.sum(z**2 - 1, axis=0)[good] / SIGMAS[good], rtol=1e-12)
+
+
 @on_one_driver
 def test_only_the_bad_point_is_minus_infinity(context, on_device):
     sigma, logp = _normal()
@@ -38,12 +48,7 @@ def test_only_the_bad_point_is_minus_infinity(context, on_device):
     outputs = vectorize_graph([logp, gradient], {sigma: batch})
     f = opencl([batch], outputs)
     assert_all_on_device(f, GpuElemwise)
-    got, slopes = f(SIGMAS)
-    z = (VALUES[:, None] - 0.1) / SIGMAS
-    wanted = np.sum(-0.5 * z**2 - np.log(np.sqrt(2 * np.pi) * np.abs(SIGMAS)), axis=0)
-    np.testing.assert_allclose(got, np.where(SIGMAS > 0, wanted, -np.inf), rtol=1e-12)
-    good = SIGMAS > 0
-    np.testing.assert_allclose(slopes[good], np.sum(z**2 - 1, axis=0)[good] / SIGMAS[good], rtol=1e-12)
+    _assert_densities(*f(SIGMAS))
 
 
 def test_without_it_one_bad_point_is_an_error_for_all(context, on_device):
@@ -81,6 +86,32 @@ def test_a_covariance_that_is_not_positive_definite(context, on_device):
     got = f(np.stack([good, -good, 2 * good]))
     alone = pytensor.function([cov], logp, mode="FAST_COMPILE")
     np.testing.assert_allclose(got, [alone(good), -np.inf, alone(2 * good)], rtol=1e-12)
+
+
+@on_one_driver
+def test_only_the_bad_point_of_a_loop_is_minus_infinity(context, on_device):
+    sigma, batch = pt.dscalar("sigma"), pt.dvector("batch")
+
+    def step(value, total, sigma):
+        return total + pymc.logp(pymc.Normal.dist(0.1, sigma), value)
+
+    totals = pytensor.scan(step, [pt.constant(VALUES)], [np.float64(0)], [sigma], return_updates=False)
+    (logp,) = replace_parameter_checks([totals[-1]])
+    f = opencl([batch], vectorize_graph([logp, pt.grad(logp, sigma)], {sigma: batch}))
+    assert_on_device(f, GpuScanLoop)
+    _assert_densities(*f(SIGMAS))
+
+
+@on_one_driver
+def test_the_last_axis_of_a_number(context, on_device):
+    """PyTensor's sum of a number takes one, as NumPy's does, and PyMC's conditional autoregression has one."""
+    tau, batch = pt.dscalar("tau"), pt.dvector("batch")
+    weights = np.eye(4, k=1) + np.eye(4, k=-1)
+    (logp,) = replace_parameter_checks([pymc.logp(pymc.CAR.dist(np.zeros(4), weights, 0.5, tau), VALUES).sum()])
+    f = opencl([batch], vectorize_graph(logp, {tau: batch}))
+    assert_on_device(f, GpuElemwise)
+    alone = pytensor.function([tau], logp, mode="FAST_COMPILE")
+    np.testing.assert_allclose(f([0.5, -1.0, 2.0]), [alone(0.5), -np.inf, alone(2.0)], rtol=1e-12)
 
 
 @on_one_driver

@@ -74,12 +74,11 @@ class TableLookups:
         self.is_checked = any(take.bounds is None for _, take in takes)
 
     def arguments(self, tables: Sequence[GpuArray]) -> tuple[Any, ...]:
-        """Return the arguments at the end of a kernel's."""
+        """Return the arguments of a kernel that come after its arrays and its geometry."""
         layouts = [table.layout for table in tables]
         starts, steps, lengths = zip(*((s.offset, s.strides[0], s.shape[0]) for s in layouts), strict=True)
         packed = self.struct.pack_values(*starts, *steps, *lengths)
-        error_flag = self._routine.error_flag.buffer if self.is_checked else None
-        return *(table.buffer for table in tables), packed, error_flag, self._routine.number
+        return *(table.buffer for table in tables), packed
 
     def check(self, operands: Sequence[Any], tables: Sequence[GpuArray], *, is_idle: bool) -> None:
         """Check what the kernels cannot.

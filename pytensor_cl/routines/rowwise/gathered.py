@@ -68,8 +68,8 @@ class GatheredRows:
         return self.struct.pack(step=steps, length=lengths, is_far=far) if steps else b""
 
     def arguments(self, geometry: bytes | None) -> tuple[Any, ...]:
-        """Return the arguments at the end of a kernel's."""
-        return () if geometry is None else (geometry, self._routine.error_flag.buffer, self._routine.number)
+        """Return the arguments of a kernel that come after those of `TableLookups`."""
+        return () if geometry is None else (geometry,)
 
     def gathered(self, arrays: Sequence[GpuArray]) -> Iterator[tuple[int, GpuArray]]:
         """Yield the gathered rows, each with the number of its array."""

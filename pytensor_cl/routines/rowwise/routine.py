@@ -206,6 +206,8 @@ class Rowwise(Checked):
         # The first one says whether stores bypass the cache: `Plan.shifts`.
         offsets = np.add([0, *(layout[2] for layout in layouts)], plan.shifts, dtype="int64").tobytes()
         more = *(self._takes.arguments(tables) if tables else ()), *self._gathered_rows.arguments(plan.gathers)
+        if more:
+            more = *more, self.error_flag.buffer if self.is_checked else None, self.number
         queue = self.context.queue
         for step in plan.steps:
             step.enqueue(queue, *arguments, offsets, step.geometry, *more)

@@ -16,7 +16,8 @@ from pytensor.tensor.linalg import cholesky
 
 from pytensor_cl.linker.linker import OpenCLLinker
 from pytensor_cl.linker.run import host_steps
-from tests.helpers import assert_close, host_ops, opencl
+from pytensor_cl.ops.elemwise import GpuElemwise
+from tests.helpers import assert_close, assert_on_device, host_ops, opencl
 
 
 @pytest.mark.parametrize("value", [0, 1])
@@ -130,3 +131,29 @@ def test_softplus_of_small_integers(context, dtype):
     outputs = [pt.softplus(x), pt.softplus(x) * 2]
     value = np.asarray(1, dtype)
     np.testing.assert_allclose(opencl([x], outputs)(value), [np.log1p(np.e), 2 * np.log1p(np.e)], rtol=2e-3)
+
+
+def test_numbers_that_are_not_finite_give_no_warnings(context):
+    """As on a device, by NUMBA and by C: a step of NUTS that is too large is no news for the user."""
+    x, v = pt.dscalar("x"), pt.dvector("v")
+    f = opencl([x, v], [pt.exp(x), pt.log(-x), pt.exp(x) * v])
+    assert_on_device(f, GpuElemwise)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exp, log, product = f(1e3, [1.0, -1.0])
+    assert exp == np.inf and np.isnan(log)
+    np.testing.assert_array_equal(product, [np.inf, -np.inf])
+
+
+def test_multinomial_draws_of_float32(context):
+    """Probabilities that are above 1 in sum by rounding; NumPy refuses them, and PyTensor's NUMBA backend does not."""
+    rng, p = pytensor.shared(np.random.default_rng(1)), pt.fmatrix("p")
+    _, drawn = pt.random.multinomial(10, p, rng=rng, return_next_rng=True)
+    f = opencl([p], [drawn, p * 2])
+    assert_on_device(f, GpuElemwise)
+    exact, rounded = [0.25, 0.25, 0.5], [0.5, 0.50000012, 0]
+    draws, _ = f(np.array([exact, rounded], "float32"))
+    expected = np.random.default_rng(1)
+    np.testing.assert_array_equal(draws, [expected.multinomial(10, row) for row in (exact, [0.5, 0.5, 0])])
+    with pytest.raises(ValueError, match=r"> 1\.0"):
+        f(np.array([[0.5, 0.6, 0]], "float32"))

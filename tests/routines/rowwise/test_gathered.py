@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pytensor_cl.routines.base.routine import SCHEDULES
+from pytensor_cl.routines.indexing.table_lookup import TableLookup
 from pytensor_cl.routines.rowwise.program import Map, Operand, Reduce, RowFunction
 from pytensor_cl.routines.rowwise.routine import Rowwise
 from tests.routines.rowwise.test_rowwise import F32, Code
@@ -74,3 +75,25 @@ def test_an_index_that_is_out_of_range(context, schedule, columns):
     routine = routine_of(context, schedule)
     with pytest.raises(IndexError, match="size 0"):
         routine(*(context.from_host(a) for a in (table[:0], x, index)))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("bounds", [None, (-3, 3)])
+def test_rows_and_elements_by_the_same_index(context, rng, schedule, bounds):
+    operands = Operand("full", F32), Operand("full", F32), Operand("row", "int64")
+    lookup = Map(TableLookup(0, F32, "int64", bounds), (2,))  # such as an intercept of each group, beside its slopes
+    steps = Map(Code("i0 * i1", 2, F32), (0, 1)), Reduce("add", 3, "float64", F32), lookup
+    function = RowFunction(operands, (*steps, Map(Code("i0 + i1", 2, F32), (4, 5))), (6,), (F32,), ((0, 2),))
+    flags = ((False, False),) * 2 + ((False,),)
+    routine = Rowwise(context, function, 2, (1,), (False, False, True, True), flags, schedule)
+    table, x, elements = (rng.normal(size=shape).astype(F32) for shape in ((4, 3), (90, 3), (4,)))
+    index = rng.integers(-3, 4, size=90)
+    arrays = [context.from_host(a) for a in (table, x, index, elements)]
+    close(routine(*arrays)[0], (table[index] * x).sum(1) + elements[index])
+    routine.check()
+    assert {v.is_gathered for v, _ in routine._kernels} == {schedule == "cpu"}
+    if bounds is None:
+        index[50] = 4
+        routine(*arrays[:2], context.from_host(index), arrays[3])
+        with pytest.raises(IndexError, match="index 4 is out of bounds"):
+            routine.check()
