@@ -9,10 +9,10 @@ import pytensor.tensor as pt
 from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
-from pytensor.xtensor.type import XTensorType
 
 from pytensor_cl.pymc.checks import replace_parameter_checks
 from pytensor_cl.pymc.joint_numbers import Block, join_numbers
+from pytensor_cl.pymc.named_axes import as_tensor_graphs
 
 
 def check_continuous(model: Any) -> None:
@@ -22,11 +22,6 @@ def check_continuous(model: Any) -> None:
     discrete = [value.name for value in model.value_vars if value.type.dtype not in ("float32", "float64")]
     if discrete:
         raise ValueError(f"only continuous variables can be sampled by gradients, not {', '.join(discrete)}")
-    named_axes = [value.name for value in model.value_vars if isinstance(value.type, XTensorType)]
-    if named_axes:
-        raise NotImplementedError(
-            f"free variables of pymc.dims cannot be sampled: {', '.join(named_axes)}; variables of pymc with dims= can"
-        )
 
 
 class ModelDensity:
@@ -36,11 +31,13 @@ class ModelDensity:
     """
 
     def __init__(self, model: Any, shapes: Mapping[str, tuple[int, ...]], tempered: bool = False) -> None:
-        self.values = list(model.value_vars)
         check_continuous(model)
+        terms = [*model.logp(vars=model.free_RVs, sum=False), model.datalogp]
+        self.values, terms = as_tensor_graphs(model.value_vars, terms)
         self.names = [value.name for value in self.values]
         self.is_periodic = [
-            isinstance(model.rvs_to_transforms[model.values_to_rvs[value]], CircularTransform) for value in self.values
+            getattr(model.rvs_to_transforms[model.values_to_rvs[value]], "name", "") == CircularTransform.name
+            for value in model.value_vars
         ]
         self.dtype = pytensor.config.floatX
         self.dtypes = [value.type.dtype for value in self.values]
@@ -50,8 +47,7 @@ class ModelDensity:
         sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.parameter_is_periodic = np.repeat(np.array(self.is_periodic), sizes)
         self.temperature: Any = None
-        terms = [pt.as_tensor(t, allow_xtensor_conversion=True) for t in model.logp(vars=model.free_RVs, sum=False)]
-        *terms, observed = replace_parameter_checks([*terms, model.datalogp])
+        *terms, observed = replace_parameter_checks(terms)
         self._blocks, priors = join_numbers(self.values, terms)
         prior = pt.add(*priors) if len(priors) > 1 else priors[0]
         if tempered:

@@ -18,6 +18,7 @@ from pytensor.link.vm import VMLinker
 import pytensor_cl
 from pytensor_cl.pymc.checks import replace_parameter_checks
 from pytensor_cl.pymc.memory import available_memory
+from pytensor_cl.pymc.named_axes import as_tensor_graphs
 from pytensor_cl.pymc.progress import warn
 
 _SHARE = 0.8
@@ -34,26 +35,28 @@ def constrain(
     variables = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
     if var_names is not None:
         variables = [variable for variable in variables if variable.name in var_names]
-    return _AllDraws(model, draws, mode).compute(variables, "constrain")
+    values, variables = as_tensor_graphs(model.value_vars, variables)
+    return _AllDraws(values, draws, mode).compute(variables, "constrain")
 
 
 def log_likelihood(model: Any, draws: Sequence[np.ndarray], mode: Any) -> dict[str, np.ndarray]:
     """Return the log density of each observation, for all draws."""
     try:
-        variables = replace_parameter_checks(model.logp(model.observed_RVs, sum=False))
+        values, variables = as_tensor_graphs(model.value_vars, model.logp(model.observed_RVs, sum=False))
+        variables = replace_parameter_checks(variables)
     except Exception as error:
         _say_left_out(", ".join(rv.name for rv in model.observed_RVs), "log_likelihood", _reason(error))
         return {}
     for variable, observed in zip(variables, model.observed_RVs, strict=True):
         variable.name = observed.name
-    return _AllDraws(model, draws, mode).compute(variables, "log_likelihood")
+    return _AllDraws(values, draws, mode).compute(variables, "log_likelihood")
 
 
 class _AllDraws:
     """Values of functions of one point, for all draws, in blocks of draws that memory holds."""
 
-    def __init__(self, model: Any, draws: Sequence[np.ndarray], mode: Any) -> None:
-        self._values = model.value_vars
+    def __init__(self, values: Sequence[Any], draws: Sequence[np.ndarray], mode: Any) -> None:
+        self._values = values
         self._shape = draws[0].shape[:2]
         self._flat = [array.reshape(math.prod(self._shape), *array.shape[2:]) for array in draws]
         self._mode = mode

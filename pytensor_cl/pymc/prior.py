@@ -13,26 +13,32 @@ from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import FAST_COMPILE
 from pytensor.graph.replace import vectorize_graph
 
+from pytensor_cl.pymc.named_axes import as_tensor_graphs, with_named_axes, without_named_axes
 from pytensor_cl.pymc.progress import warn
 
 ROUNDS = 100
 """The most draws of a particle until its likelihood is positive."""
 
 
-def _to_unbounded(transform: Any, value: Any, inputs: Sequence[Any]) -> tuple[Any, Any]:
+def _to_unbounded(transform: Any, rv: Any) -> tuple[Any, Any]:
     """Return a transformed value, and where a neighbour was transformed instead because the value itself cannot be.
 
     A Beta distribution of small parameters, for example, has many draws that are 1.0 in floating point.
     """
+
+    def forward(value: Any) -> Any:
+        return without_named_axes(transform.forward(with_named_axes(value, rv), *rv.owner.inputs))
+
+    value = without_named_axes(rv)
     if transform is None:
         return value, pt.zeros_like(value, dtype="bool")
     dtype = value.type.dtype
     tiny = np.asarray(np.finfo(dtype).tiny, dtype)
     spacing = np.asarray(np.finfo(dtype).eps, dtype) * pt.abs(value)
     positive = pt.switch(pt.eq(value, 0), tiny, value)
-    exact = found = transform.forward(value, *inputs)
+    exact = found = forward(value)
     for neighbour in (positive, value - spacing, value + spacing):
-        found = pt.switch(_is_finite(found), found, transform.forward(neighbour, *inputs))
+        found = pt.switch(_is_finite(found), found, forward(neighbour))
     return found.astype(dtype), _is_finite(found) & ~_is_finite(exact)
 
 
@@ -57,9 +63,10 @@ class PriorDraws:
         variables = [model.values_to_rvs[value] for value in model.value_vars]
         self._function = compile_with_updates([], replace_rng_nodes(variables), mode=FAST_COMPILE)
         self._rngs = find_rng_nodes(self._function.maker.fgraph.outputs)
-        pairs = [_to_unbounded(model.rvs_to_transforms[rv], rv, rv.owner.inputs) for rv in variables]
+        pairs = [_to_unbounded(model.rvs_to_transforms[rv], rv) for rv in variables]
+        variables, parts = as_tensor_graphs(variables, [part for pair in pairs for part in pair])
         inputs = [pt.tensor(rv.name, dtype=rv.type.dtype, shape=(None, *rv.type.shape)) for rv in variables]
-        outputs = vectorize_graph([part for pair in pairs for part in pair], dict(zip(variables, inputs, strict=True)))
+        outputs = vectorize_graph(parts, dict(zip(variables, inputs, strict=True)))
         self._transform = pytensor.function(inputs, outputs, mode=FAST_COMPILE, on_unused_input="ignore", name="prior")
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:

@@ -174,8 +174,6 @@ def sample(
     ValueError
         If an argument is out of its range, the sampler is not known, the model has discrete or no free variables, or
         the checkpoint is of another model or of other arguments.
-    NotImplementedError
-        If a free variable is one of ``pymc.dims``.
     KeyboardInterrupt
         If the warm-up is interrupted; there are no draws. SIGTERM raises `SystemExit` there.
     MemoryError

@@ -302,10 +302,6 @@ def test_bad_arguments():
         pm.Poisson("n", 3)
     with pytest.raises(ValueError, match="continuous"):
         sample(model)
-    with pm.Model(coords={"place": range(3)}) as model:
-        pytest.importorskip("pymc.dims").HalfNormal("x", dims="place")
-    with pytest.raises(NotImplementedError, match="free variables of pymc.dims cannot be sampled: x_log__"):
-        sample(model)
     with pm.Model() as model:
         pm.HalfFlat("x")
     with pytest.raises(ValueError, match="the prior of x is improper"):

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.tensor.basic import Alloc, ARange, Split
+from pytensor.tensor.basic import Alloc, ARange, Join, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.extra_ops import RavelMultiIndex, UnravelIndex
 from pytensor.tensor.rewriting.basic import topo_constant_folding
@@ -191,6 +191,13 @@ def _split(batch: Batch) -> list[Variable]:
     return Split(batch.core.len_splits, axis).make_node(batch.broadcast(x), batch.uniform(lengths)).outputs
 
 
+def _join(batch: Batch) -> list[Variable]:
+    """Join(x, y) -> the same along a later axis."""
+    parts = batch.node.inputs
+    axis = batch.ndim + batch.core.axis % (parts[0].type.ndim - batch.ndim)
+    return [pt.join(axis, *map(batch.broadcast, parts))]
+
+
 def _shape_i(batch: Batch) -> list[Variable]:
     """Shape_i(x) -> the same length for each batch."""
     (x,) = batch.node.inputs
@@ -257,6 +264,7 @@ _FORMS: dict[type[Op], Callable[[Batch], list[Variable]]] = {
     Reshape: _reshape,
     Shape_i: _shape_i,
     Split: _split,
+    Join: _join,
     ARange: _arange,
     RavelMultiIndex: _flat_index,
     UnravelIndex: _flat_index,

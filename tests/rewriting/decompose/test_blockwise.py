@@ -12,7 +12,7 @@ from pytensor_cl.ops.alloc import GpuAlloc
 from pytensor_cl.ops.creation import GpuARange
 from pytensor_cl.ops.indexing.gather_scatter import GpuAdvancedIncSubtensor, GpuAdvancedSubtensor
 from pytensor_cl.ops.indexing.ravel_multi_index import GpuRavelMultiIndex, GpuUnravelIndex
-from pytensor_cl.ops.join import GpuSplit
+from pytensor_cl.ops.join import GpuJoin, GpuSplit
 from pytensor_cl.ops.shape import GpuReshape
 from pytensor_cl.rewriting.decompose.batch import repeated
 from tests.helpers import assert_close, assert_on_device, host_ops, opencl
@@ -207,6 +207,18 @@ def test_gradient_of_a_join(context, rng):
     values = [rng.normal(size=(4, n)).astype("float32") for n in (3, 2)]
     for got, value in zip(f(*values), values, strict=True):
         assert_close(got, 3 * value**2)
+
+
+def test_join_of_a_batch_and_one_array(context, rng):
+    first, second, a = pt.fmatrix("first"), pt.fmatrix("second"), pt.ftensor3("a")
+    joined = pt.concatenate([first, second], axis=1)
+    f = opencl([a, second], vectorize_graph(joined, {first: a}) * 2)
+    assert_on_device(f, GpuJoin)
+    assert not [op for op in host_ops(f) if isinstance(op, Blockwise)]
+    many, one = rng.normal(size=(3, 4, 5)).astype("float32"), rng.normal(size=(4, 2)).astype("float32")
+    assert_close(f(many, one), 2 * np.concatenate([many, np.broadcast_to(one, (3, 4, 2))], axis=2))
+    with pytest.raises(ValueError):
+        f(many, one[:3])
 
 
 def test_remaining_nodes_have_a_reason(context):
