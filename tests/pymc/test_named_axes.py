@@ -9,7 +9,7 @@ from pytensor.xtensor.type import XTensorType
 pm = pytest.importorskip("pymc", reason="needs pip install pymc")
 pmd = pytest.importorskip("pymc.dims", reason="of PyMC 6")
 
-from pytensor_cl.ops.grouped_rows import GpuGroupedRows  # noqa: E402
+from pytensor_cl.ops.rowwise import GpuRowwise  # noqa: E402
 from pytensor_cl.pymc import sample  # noqa: E402
 from pytensor_cl.pymc.density import ModelDensity  # noqa: E402
 from pytensor_cl.pymc.named_axes import as_tensor_graphs  # noqa: E402
@@ -67,7 +67,7 @@ def test_density(context, data, rng):
     """On the device, with data that are copied once."""
     size, f = density(with_names(*data))
     _, expected = density(without_names(*data))
-    assert_on_device(f, GpuGroupedRows)
+    assert_on_device(f, GpuRowwise)
     assert not any("XTensor" in str(op) for op in host_ops(f))
     position = rng.normal(size=(5, size))
     for mine, wanted in zip(f(position), expected(position), strict=True):
