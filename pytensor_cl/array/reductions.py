@@ -106,10 +106,25 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 
 def total_dtype(source: np.dtype, dtype: DTypeLike = None) -> np.dtype:
-    """Return the dtype of sums and products: int64 or uint64 of integers, int64 of bools."""
+    """Return the dtype of sums and products: int64 or uint64 of integers, int64 of bools.
+
+    Raises `TypeError`: complex numbers would lose their imaginary parts.
+    """
     if dtype is not None:
-        return np.dtype(dtype)
+        target = np.dtype(dtype)
+        if source.kind == "c" and target.kind not in "cb":
+            raise TypeError(f"a total of dtype {target} loses the imaginary parts of {source} numbers: take real(x)")
+        return target
     return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(source.kind, source)
+
+
+def _addends(x: GpuArray, target: np.dtype) -> GpuArray:
+    """Return an array whose dtype has a kernel of sums and products of a dtype."""
+    if x.dtype.kind == "b" != target.kind:
+        return cast_to(x, np.dtype("uint8"))
+    if (x.dtype.kind == "c") != (target.kind == "c"):
+        return cast_to(x, target)
+    return x
 
 
 def _finished(name: str, result: GpuArray, out: GpuArray | None) -> GpuArray:
@@ -142,9 +157,7 @@ def sum(
         0-d where all dimensions are reduced. Equal calls give equal bits.
     """
     target = total_dtype(x.dtype, dtype)
-    source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
-    source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
-    return _finished("sum", reduce("add", source, axis, keepdims, target), out)
+    return _finished("sum", reduce("add", _addends(x, target), axis, keepdims, target), out)
 
 
 @takes_arrays
@@ -153,9 +166,7 @@ def prod(
 ) -> GpuArray:
     """Return products along dimensions; the parameters are those of `sum`."""
     target = total_dtype(x.dtype, dtype)
-    source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
-    source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
-    return _finished("prod", reduce("mul", source, axis, keepdims, target), out)
+    return _finished("prod", reduce("mul", _addends(x, target), axis, keepdims, target), out)
 
 
 def _extremum(name: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:

@@ -11,6 +11,7 @@ import pytensor_cl.array as xp
 from pytensor_cl.array.dispatch import OPERATIONS, _variant
 from pytensor_cl.routines.nonzero import MaskAssign
 from pytensor_cl.routines.rowwise.routine import Rowwise
+from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.device_apart import context_apart
 
@@ -307,3 +308,20 @@ def test_values_by_masks_that_are_rare_mixed_and_full(context, rng, monkeypatch)
                 xp.add_at(device, context.from_host(mask), context.from_host(values))
                 np.testing.assert_array_equal(np.asarray(device), expected, err_msg=f"add {share}")
     assert len(calls) == 12
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_variance_of_infinities_is_nan_where_nan_is_left_out(context):
+    host = np.array([[1, np.nan, np.inf], [1, np.nan, 4], [np.nan] * 3], "float32")
+    found = xp.nanvar(context.from_host(host), axis=1)
+    assert isinstance(found, GpuArray)
+    np.testing.assert_array_equal(np.asarray(found), np.nanvar(host, axis=1))
+
+
+def test_totals_of_complex_numbers_keep_the_imaginary_parts(context):
+    x = context.from_host(np.array([1 + 2j, 0], "complex64"))
+    for total in (xp.sum, xp.prod, xp.cumulative_sum, xp.cumulative_prod):
+        with pytest.raises(TypeError, match=r"loses the imaginary parts of complex64 numbers: take real\(x\)"):
+            total(x, dtype="int32")
+    found = [xp.sum(x, dtype="bool"), xp.prod(x, dtype="bool"), xp.sum(x, dtype="complex128")]
+    assert [(str(r.dtype), r.item()) for r in found] == [("bool", True), ("bool", False), ("complex128", 1 + 2j)]
