@@ -1,5 +1,6 @@
 """Inputs and sequences of operations for which device arrays were, or could be, wrong."""
 
+import operator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
@@ -325,3 +326,31 @@ def test_totals_of_complex_numbers_keep_the_imaginary_parts(context):
             total(x, dtype="int32")
     found = [xp.sum(x, dtype="bool"), xp.prod(x, dtype="bool"), xp.sum(x, dtype="complex128")]
     assert [(str(r.dtype), r.item()) for r in found] == [("bool", True), ("bool", False), ("complex128", 1 + 2j)]
+
+
+def test_ranges_of_complex_numbers(context):
+    for dtype in ("complex64", "complex128"):
+        found = xp.arange(1.5, 7.3, 1, dtype=dtype, device=context.name)
+        assert isinstance(found, GpuArray)
+        np.testing.assert_array_equal(np.asarray(found), np.arange(1.5, 7.3, 1, dtype=dtype), strict=True)
+    with pytest.raises(TypeError, match="not bools"):
+        xp.arange(3, dtype="bool", device=context.name)
+
+
+def test_lists_are_not_repeated_by_an_array_of_an_integer(context):
+    two = context.from_host(np.array(2))
+    for multiply in (lambda: [1, 2] * two, lambda: two * [1, 2], lambda: (1,) * two, lambda: operator.imul(two, [1])):
+        with pytest.raises(TypeError, match="an operand is neither a GpuArray nor a number, but of class (list|tuple)"):
+            multiply()
+
+
+def test_negative_lengths_and_unknown_subscripts(context):
+    x = context.from_host(np.ones((1, 3), "float32"))
+    for refused, message in (
+        (lambda: xp.tile(x, -1), "numbers of copies must not be negative"),
+        (lambda: xp.broadcast_to(x, (-1, 3)), "does not broadcast"),
+        (lambda: xp.broadcast_to(x[0, 0], -2), "does not broadcast"),
+        (lambda: xp.einsum("i$", x), "subscripts are letters of ASCII"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
