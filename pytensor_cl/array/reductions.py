@@ -265,6 +265,7 @@ def var(
     correction: float = 0.0,
     keepdims: bool = False,
     out: GpuArray | None = None,
+    ddof: float | None = None,
 ) -> GpuArray:
     """Return variances along dimensions.
 
@@ -274,8 +275,23 @@ def var(
         The same as in `sum`. Variances of integers are floatX, those of complex numbers real.
     correction
         The number that is subtracted from the number of elements; 1 gives the unbiased estimate.
+    ddof
+        NumPy's older name of `correction`.
+
+    Raises
+    ------
+    ValueError
+        Both `correction` and `ddof` are given.
     """
-    return _finished("var", _moment(x, axis, correction, keepdims, is_root=False), out)
+    return _finished("var", _moment(x, axis, _correction(correction, ddof), keepdims, is_root=False), out)
+
+
+def _correction(correction: float, ddof: float | None) -> float:
+    if ddof is None:
+        return correction
+    if correction:
+        raise ValueError("ddof and correction are two names of one argument")
+    return ddof
 
 
 def _moment(x: GpuArray, axis: Axis, correction: float, keepdims: bool, is_root: bool) -> GpuArray:
@@ -339,6 +355,7 @@ def std(
     correction: float = 0.0,
     keepdims: bool = False,
     out: GpuArray | None = None,
+    ddof: float | None = None,
 ) -> GpuArray:
     """Return standard deviations along dimensions: the square roots of `var`, which has the same parameters."""
-    return _finished("std", _moment(x, axis, correction, keepdims, is_root=True), out)
+    return _finished("std", _moment(x, axis, _correction(correction, ddof), keepdims, is_root=True), out)

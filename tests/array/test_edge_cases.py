@@ -354,3 +354,18 @@ def test_negative_lengths_and_unknown_subscripts(context):
     ):
         with pytest.raises(ValueError, match=message):
             refused()
+
+
+def test_arguments_that_numpy_has_besides(context, matrix):
+    host = np.asarray(matrix)
+    for found, expected in (
+        (matrix.var(axis=0, ddof=1), host.var(axis=0, ddof=1)),
+        (xp.std(matrix, axis=1, ddof=1), host.std(axis=1, ddof=1)),
+    ):
+        assert isinstance(found, GpuArray)
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="two names of one argument"):
+        xp.var(matrix, correction=1, ddof=1)
+    for order in (xp.sort, xp.argsort):
+        with pytest.raises(TypeError, match="axis must be an integer, not None: ravel"):
+            order(matrix, axis=None)
