@@ -120,10 +120,10 @@ def total_dtype(source: np.dtype, dtype: DTypeLike = None) -> np.dtype:
 
 def _addends(x: GpuArray, target: np.dtype) -> GpuArray:
     """Return an array whose dtype has a kernel of sums and products of a dtype."""
-    if x.dtype.kind == "b" != target.kind:
-        return cast_to(x, np.dtype("uint8"))
     if (x.dtype.kind == "c") != (target.kind == "c"):
         return cast_to(x, target)
+    if x.dtype.kind == "b" != target.kind:
+        return cast_to(x, np.dtype("uint8"))
     return x
 
 
