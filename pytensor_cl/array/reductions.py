@@ -120,11 +120,12 @@ def total_dtype(source: np.dtype, dtype: DTypeLike = None) -> np.dtype:
 
 def _addends(x: GpuArray, target: np.dtype) -> GpuArray:
     """Return an array whose dtype has a kernel of sums and products of a dtype."""
-    if (x.dtype.kind == "c") != (target.kind == "c"):
+    if x.dtype.kind == target.kind:
+        return x
+    # Elements are bools before they are combined; the kernel does not convert bytes so, and complex numbers not at all.
+    if target.kind in "bc" or x.dtype.kind == "c":
         return cast_to(x, target)
-    if x.dtype.kind == "b" != target.kind:
-        return cast_to(x, np.dtype("uint8"))
-    return x
+    return cast_to(x, np.dtype("uint8")) if x.dtype.kind == "b" else x
 
 
 def _finished(name: str, result: GpuArray, out: GpuArray | None) -> GpuArray:

@@ -369,3 +369,11 @@ def test_arguments_that_numpy_has_besides(context, matrix):
     for order in (xp.sort, xp.argsort):
         with pytest.raises(TypeError, match="axis must be an integer, not None: ravel"):
             order(matrix, axis=None)
+
+
+def test_totals_of_bytes_as_bools(context):
+    host = np.array([2, 0, 4], "int8")
+    x = context.from_host(host)
+    for found, expected in ((xp.sum(x, dtype="bool"), True), (xp.prod(x, dtype="bool"), False)):
+        assert isinstance(found, GpuArray)
+        assert (found.dtype, found.item()) == ("bool", expected)
