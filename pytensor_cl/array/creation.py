@@ -1,5 +1,6 @@
 """Arrays of given values."""
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
     Raises `TypeError` or `ValueError`: it is something else, or a length is negative.
     """
     lengths = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-    lengths = tuple(n.__index__() for n in lengths)
+    lengths = tuple(map(index, lengths))
     if any(n < 0 for n in lengths):
         raise ValueError(f"negative dimensions are not allowed: {lengths}")
     return lengths
@@ -141,6 +142,8 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike = No
     ------
     RangeLengthError
         The step is zero, or the range has no length.
+    TypeError
+        The dtype is bool.
     """
     context = context_of(device)
     first, last = (0, start) if stop is None else (start, stop)
@@ -149,10 +152,14 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike = No
         kinds = {np.asarray(v).dtype.kind for v in numbers}
         dtype = np.dtype("int64") if kinds <= set("biu") else default_float(context)
     dtype = context.check_dtype(dtype)
-    cache, key = thread_cache(), (context, "arange", dtype)
+    if dtype.kind == "b":
+        raise TypeError("arange makes numbers, not bools")
+    part = np.empty(0, dtype).real.dtype  # complex numbers of a range are real
+    cache, key = thread_cache(), (context, "arange", part)
     if key not in cache:
-        cache[key] = ARange(context, str(dtype))
-    return cache[key](*numbers)[0]
+        cache[key] = ARange(context, str(part))
+    (values,) = cache[key](*numbers)
+    return values if part == dtype else cast_to(values, dtype)
 
 
 def eye(

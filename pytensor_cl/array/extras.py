@@ -1,6 +1,7 @@
 """Functions of NumPy's that the array API standard does not have."""
 
 from collections.abc import Sequence
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -381,7 +382,10 @@ def _subscripts(text: str, operands: Sequence[GpuArray]) -> tuple[list[str], str
     terms = given.split(",")
     if len(terms) != len(operands):
         raise ValueError(f"einsum: {text!r} has {len(terms)} terms for {len(operands)} operands")
-    unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in text]
+    others = set("".join([*terms, result]).replace("...", "")) - set(ascii_letters)
+    if others:
+        raise ValueError(f"einsum: subscripts are letters of ASCII and '...', {text!r} has {sorted(others)}")
+    unused = [c for c in ascii_letters if c not in text]
     most = max((x.ndim - len(t) + 3 for t, x in zip(terms, operands, strict=True) if "..." in t), default=0)
     dots = "".join(unused[:most])
     full_terms = []

@@ -3,6 +3,7 @@
 Matrices are in the last two dimensions; leading ones are a batch. Integers are computed in floatX, float16 in float32.
 """
 
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -387,7 +388,9 @@ def svdvals(x: GpuArray, /) -> GpuArray:
 
 
 def _cutoff(x: GpuArray, values: GpuArray, rtol: Any) -> GpuArray:
-    """Return the singular values below which they count as zero, with a dimension of length 1."""
+    """Return the limit below which singular values count as zero, with a dimension of length 1, or 0 without values."""
+    if not values.shape[-1]:
+        return values
     if rtol is None:
         rtol = float(np.finfo(values.dtype).eps) * max(x.shape[-2:])
     greatest = reductions.max(values, axis=-1, keepdims=True)
@@ -441,7 +444,7 @@ def vector_norm(x: GpuArray, /, *, axis: Any = None, keepdims: bool = False, ord
     size = elementwise.abs(_real_or_complex(x))
     options = {"axis": axis, "keepdims": keepdims}
     if ord == inf:
-        return reductions.max(size, **options)
+        return _greatest(size)(size, **options)
     if ord == -inf:
         return reductions.min(size, **options)
     if ord == 0:
@@ -505,15 +508,21 @@ def matrix_norm(x: GpuArray, /, *, keepdims: bool = False, ord: Any = "fro") -> 
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord in (1, -1, inf, -inf):
         rows = reductions.sum(elementwise.abs(_real_or_complex(x)), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
-        result = (reductions.max if ord > 0 else reductions.min)(rows, axis=(-2, -1), keepdims=True)
+        reduce = _greatest(rows) if ord > 0 else reductions.min
+        result = reduce(rows, axis=(-2, -1), keepdims=True)
     elif ord in (2, -2, "nuc"):
         values = svdvals(x)
-        totals: dict[Any, Any] = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}
+        totals: dict[Any, Any] = {2: _greatest(values), -2: reductions.min, "nuc": reductions.sum}
         total = totals[ord](values, axis=-1)
         result = total[..., None, None]
     else:
         raise ValueError(f"linalg.matrix_norm: there is no norm {ord!r}")
     return result if keepdims else result[..., 0, 0]
+
+
+def _greatest(sizes: GpuArray) -> Callable[..., GpuArray]:
+    """Return the reduction to the greatest of sizes: if there are none it is 0, as their sum."""
+    return reductions.max if sizes.size else reductions.sum
 
 
 def _real_or_complex(x: GpuArray) -> GpuArray:

@@ -592,8 +592,15 @@ def tile(x: GpuArray, repetitions: int | Sequence[int], /) -> GpuArray:
     -------
     GpuArray
         A new array, as of `numpy.tile`.
+
+    Raises
+    ------
+    ValueError
+        A number of copies is negative.
     """
     counts = _lengths(repetitions)
+    if any(n < 0 for n in counts):
+        raise ValueError(f"tile: numbers of copies must not be negative, they are {counts}")
     ndim = max(x.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - x.ndim) + x.shape

@@ -1,6 +1,6 @@
 """Operators of device arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,12 +53,17 @@ def _is_foreign(value: Any) -> bool:
     return not isinstance(value, GpuArray | np.ndarray | np.generic | bool | int | float | complex)
 
 
+def _is_repeated(name: str, left: Any, right: Any) -> bool:
+    """Return whether Python would repeat a list, or the like, as often as an array of an integer says."""
+    return name == "mul" and (isinstance(left, Sequence) or isinstance(right, Sequence))
+
+
 def binary(name: str, left: Any, right: Any) -> Any:
     """Return the result of an operator; NotImplemented if the other operand is neither an array nor a number."""
     try:
         return _BINARY[name](left, right)
     except NotAnOperand:
-        if _is_foreign(left) or _is_foreign(right):
+        if (_is_foreign(left) or _is_foreign(right)) and not _is_repeated(name, left, right):
             return NotImplemented
         raise
 
@@ -72,7 +77,7 @@ def inplace(name: str, left: GpuArray, right: Any) -> Any:
     try:
         return _BINARY[name](left, right, left)
     except NotAnOperand:
-        if _is_foreign(right):
+        if _is_foreign(right) and not _is_repeated(name, left, right):
             return NotImplemented
         raise
 

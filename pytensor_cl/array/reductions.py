@@ -106,10 +106,26 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 
 def total_dtype(source: np.dtype, dtype: DTypeLike = None) -> np.dtype:
-    """Return the dtype of sums and products: int64 or uint64 of integers, int64 of bools."""
+    """Return the dtype of sums and products: int64 or uint64 of integers, int64 of bools.
+
+    Raises `TypeError`: complex numbers would lose their imaginary parts.
+    """
     if dtype is not None:
-        return np.dtype(dtype)
+        target = np.dtype(dtype)
+        if source.kind == "c" and target.kind not in "cb":
+            raise TypeError(f"a total of dtype {target} loses the imaginary parts of {source} numbers: take real(x)")
+        return target
     return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(source.kind, source)
+
+
+def _addends(x: GpuArray, target: np.dtype) -> GpuArray:
+    """Return an array whose dtype has a kernel of sums and products of a dtype."""
+    if x.dtype.kind == target.kind:
+        return x
+    # Elements are bools before they are combined; the kernel does not convert bytes so, and complex numbers not at all.
+    if target.kind in "bc" or x.dtype.kind == "c":
+        return cast_to(x, target)
+    return cast_to(x, np.dtype("uint8")) if x.dtype.kind == "b" else x
 
 
 def _finished(name: str, result: GpuArray, out: GpuArray | None) -> GpuArray:
@@ -142,9 +158,7 @@ def sum(
         0-d where all dimensions are reduced. Equal calls give equal bits.
     """
     target = total_dtype(x.dtype, dtype)
-    source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
-    source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
-    return _finished("sum", reduce("add", source, axis, keepdims, target), out)
+    return _finished("sum", reduce("add", _addends(x, target), axis, keepdims, target), out)
 
 
 @takes_arrays
@@ -153,9 +167,7 @@ def prod(
 ) -> GpuArray:
     """Return products along dimensions; the parameters are those of `sum`."""
     target = total_dtype(x.dtype, dtype)
-    source = x if x.dtype.kind != "b" or target.kind == "b" else cast_to(x, np.dtype("uint8"))
-    source = cast_to(x, target) if target.kind == "c" != x.dtype.kind else source
-    return _finished("prod", reduce("mul", source, axis, keepdims, target), out)
+    return _finished("prod", reduce("mul", _addends(x, target), axis, keepdims, target), out)
 
 
 def _extremum(name: str, x: GpuArray, axis: Axis, keepdims: bool) -> GpuArray:
@@ -254,6 +266,7 @@ def var(
     correction: float = 0.0,
     keepdims: bool = False,
     out: GpuArray | None = None,
+    ddof: float | None = None,
 ) -> GpuArray:
     """Return variances along dimensions.
 
@@ -263,8 +276,23 @@ def var(
         The same as in `sum`. Variances of integers are floatX, those of complex numbers real.
     correction
         The number that is subtracted from the number of elements; 1 gives the unbiased estimate.
+    ddof
+        NumPy's older name of `correction`.
+
+    Raises
+    ------
+    ValueError
+        Both `correction` and `ddof` are given.
     """
-    return _finished("var", _moment(x, axis, correction, keepdims, is_root=False), out)
+    return _finished("var", _moment(x, axis, _correction(correction, ddof), keepdims, is_root=False), out)
+
+
+def _correction(correction: float, ddof: float | None) -> float:
+    if ddof is None:
+        return correction
+    if correction:
+        raise ValueError("ddof and correction are two names of one argument")
+    return ddof
 
 
 def _moment(x: GpuArray, axis: Axis, correction: float, keepdims: bool, is_root: bool) -> GpuArray:
@@ -328,6 +356,7 @@ def std(
     correction: float = 0.0,
     keepdims: bool = False,
     out: GpuArray | None = None,
+    ddof: float | None = None,
 ) -> GpuArray:
     """Return standard deviations along dimensions: the square roots of `var`, which has the same parameters."""
-    return _finished("std", _moment(x, axis, correction, keepdims, is_root=True), out)
+    return _finished("std", _moment(x, axis, _correction(correction, ddof), keepdims, is_root=True), out)

@@ -27,10 +27,12 @@ def _check_order(name: str, x: GpuArray) -> None:
         raise TypeError(f"{name} of {x.dtype}: complex numbers have no order here")
 
 
-def _sorted(kind: Any, name: str, x: GpuArray, axis: int, descending: bool) -> GpuArray:
+def _sorted(kind: Any, name: str, x: GpuArray, axis: int | None, descending: bool) -> GpuArray:
     _check_order(name, x)
     if not x.ndim:
         raise ValueError(f"{name} needs an array of one dimension or more")
+    if axis is None:
+        raise TypeError(f"{name}: axis must be an integer, not None: ravel(x) flattens the array")
     rows, back = as_rows(x, axis)
     routine = cached(
         (x.context, kind, x.dtype, descending), lambda: kind(x.context, str(x.dtype), 2, 1, is_descending=descending)

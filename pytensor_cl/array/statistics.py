@@ -221,7 +221,9 @@ def nanvar(x: GpuArray, /, axis: Axis = None, *, ddof: float = 0, keepdims: bool
         return reductions.var(x, axis, correction=ddof, keepdims=keepdims)
     wide = cast_to(x, np.dtype("float32")) if x.dtype == np.dtype("float16") else x
     distance = elementwise.subtract(wide, nanmean(wide, axis, keepdims=True))
-    total = reductions.sum(_without_nan(elementwise.square(distance), 0.0), axis, keepdims=keepdims)
+    # The distance of an infinity from the mean is NaN, and so is the variance: only NaN in `x` counts as nothing.
+    squares = elementwise.where(elementwise.isnan(x), 0.0, elementwise.square(distance))
+    total = reductions.sum(squares, axis, keepdims=keepdims)
     degrees = elementwise.subtract(cast_to(_numbers(x, axis, keepdims), wide.dtype), float(ddof))
     degrees = elementwise.where(degrees > 0, degrees, float("nan"))
     return cast_to(elementwise.divide(total, degrees), x.dtype)

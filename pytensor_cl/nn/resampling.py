@@ -56,6 +56,7 @@ class WeightedTake(Marker):
         """Return the sum of the taps, in their order."""
         work = working_dtype(x.type.dtype)
         taps = index.type.shape[0]
+        x = self._with_an_element(x) if self.has_gaps else x
         if taps is None or taps > MAX_SEPARATE_TAPS:
             return [pt.cast(self._sum_of_many(pt.cast(x, work), index, *weights), x.type.dtype)]
         terms = [self._taps(pt.cast(x, work), index[k], *(w[k] for w in weights)) for k in range(taps)]
@@ -63,6 +64,14 @@ class WeightedTake(Marker):
         for term in terms[1:]:
             total = total + term
         return [pt.cast(total, x.type.dtype)]
+
+    def _with_an_element(self, x: Variable) -> Variable:
+        """Return x with a zero along the axis if nothing is there: gaps read an element before they drop it."""
+        if x.type.shape[self.axis]:
+            return x
+        shape = list(x.shape)
+        shape[self.axis] = 1 - pt.minimum(shape[self.axis], 1)
+        return pt.join(x.type.ndim + self.axis, x, pt.zeros(shape, dtype=x.type.dtype))
 
     def _sum_of_many(self, x: Variable, index: Variable, *weights: Variable) -> Variable:
         """Return the sum of many taps, or of a number that is known in the call only."""

@@ -83,7 +83,8 @@ class Layout(NamedTuple):
         """
         shape = tuple(shape)
         lead = len(shape) - self.ndim
-        if lead < 0 or any(n not in (1, m) for n, m in zip(self.shape, shape[lead:], strict=True)):
+        fits = lead >= 0 and all(n in (1, m) for n, m in zip(self.shape, shape[lead:], strict=True))
+        if not fits or any(n < 0 for n in shape):
             raise ValueError(f"an array of shape {self.shape} does not broadcast to shape {shape}")
         own = zip(self.shape, self.strides, shape[lead:], strict=True)
         return Layout(shape, (0,) * lead + tuple(s if n == m else 0 for n, s, m in own), self.offset)

@@ -1,5 +1,6 @@
 """Inputs and sequences of operations for which device arrays were, or could be, wrong."""
 
+import operator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
@@ -11,6 +12,7 @@ import pytensor_cl.array as xp
 from pytensor_cl.array.dispatch import OPERATIONS, _variant
 from pytensor_cl.routines.nonzero import MaskAssign
 from pytensor_cl.routines.rowwise.routine import Rowwise
+from pytensor_cl.runtime.array import GpuArray
 from pytensor_cl.runtime.error_flag import DeviceErrorFlag
 from tests.device_apart import context_apart
 
@@ -307,3 +309,71 @@ def test_values_by_masks_that_are_rare_mixed_and_full(context, rng, monkeypatch)
                 xp.add_at(device, context.from_host(mask), context.from_host(values))
                 np.testing.assert_array_equal(np.asarray(device), expected, err_msg=f"add {share}")
     assert len(calls) == 12
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_variance_of_infinities_is_nan_where_nan_is_left_out(context):
+    host = np.array([[1, np.nan, np.inf], [1, np.nan, 4], [np.nan] * 3], "float32")
+    found = xp.nanvar(context.from_host(host), axis=1)
+    assert isinstance(found, GpuArray)
+    np.testing.assert_array_equal(np.asarray(found), np.nanvar(host, axis=1))
+
+
+def test_totals_of_complex_numbers_keep_the_imaginary_parts(context):
+    x = context.from_host(np.array([1 + 2j, 0], "complex64"))
+    for total in (xp.sum, xp.prod, xp.cumulative_sum, xp.cumulative_prod):
+        with pytest.raises(TypeError, match=r"loses the imaginary parts of complex64 numbers: take real\(x\)"):
+            total(x, dtype="int32")
+    found = [xp.sum(x, dtype="bool"), xp.prod(x, dtype="bool"), xp.sum(x != 0, dtype="complex64")]
+    assert [(str(r.dtype), r.item()) for r in found] == [("bool", True), ("bool", False), ("complex64", 1)]
+
+
+def test_ranges_of_complex_numbers(context):
+    for dtype in ("complex64", "complex128"):
+        found = xp.arange(1.5, 7.3, 1, dtype=dtype, device=context.name)
+        assert isinstance(found, GpuArray)
+        np.testing.assert_array_equal(np.asarray(found), np.arange(1.5, 7.3, 1, dtype=dtype), strict=True)
+    with pytest.raises(TypeError, match="not bools"):
+        xp.arange(3, dtype="bool", device=context.name)
+
+
+def test_lists_are_not_repeated_by_an_array_of_an_integer(context):
+    two = context.from_host(np.array(2))
+    for multiply in (lambda: [1, 2] * two, lambda: two * [1, 2], lambda: (1,) * two, lambda: operator.imul(two, [1])):
+        with pytest.raises(TypeError, match="an operand is neither a GpuArray nor a number, but of class (list|tuple)"):
+            multiply()
+
+
+def test_negative_lengths_and_unknown_subscripts(context):
+    x = context.from_host(np.ones((1, 3), "float32"))
+    for refused, message in (
+        (lambda: xp.tile(x, -1), "numbers of copies must not be negative"),
+        (lambda: xp.broadcast_to(x, (-1, 3)), "does not broadcast"),
+        (lambda: xp.broadcast_to(x[0, 0], -2), "does not broadcast"),
+        (lambda: xp.einsum("i$", x), "subscripts are letters of ASCII"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
+
+
+def test_arguments_that_numpy_has_besides(context, matrix):
+    host = np.asarray(matrix)
+    for found, expected in (
+        (matrix.var(axis=0, ddof=1), host.var(axis=0, ddof=1)),
+        (xp.std(matrix, axis=1, ddof=1), host.std(axis=1, ddof=1)),
+    ):
+        assert isinstance(found, GpuArray)
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="two names of one argument"):
+        xp.var(matrix, correction=1, ddof=1)
+    for order in (xp.sort, xp.argsort):
+        with pytest.raises(TypeError, match="axis must be an integer, not None: ravel"):
+            order(matrix, axis=None)
+
+
+def test_totals_of_bytes_as_bools(context):
+    host = np.array([2, 0, 4], "int8")
+    x = context.from_host(host)
+    for found, expected in ((xp.sum(x, dtype="bool"), True), (xp.prod(x, dtype="bool"), False)):
+        assert isinstance(found, GpuArray)
+        assert (found.dtype, found.item()) == ("bool", expected)

@@ -61,3 +61,14 @@ def test_complex_matrices(context, rng):
     inverse = xp.linalg.inv(singular)
     with pytest.raises(np.linalg.LinAlgError, match=r"Singular matrix, in linalg.inv of shape \(2, 2\)"):
         np.asarray(inverse)
+
+
+def test_matrices_without_elements(context):
+    for shape in ((0, 2), (2, 0), (2, 3, 0)):
+        a = np.zeros(shape)
+        x = context.from_host(a)
+        close(xp.linalg.pinv(x), np.linalg.pinv(a), shape)
+        close(xp.linalg.matrix_rank(x), np.linalg.matrix_rank(a), shape)
+        for ord in (np.inf, 1, 2):
+            close(xp.linalg.matrix_norm(x, ord=ord), np.linalg.norm(a, ord=ord, axis=(-2, -1)), (shape, ord))
+        close(xp.linalg.vector_norm(x, axis=-1, ord=np.inf), np.zeros(shape[:-1]), shape)

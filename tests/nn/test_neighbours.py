@@ -143,6 +143,15 @@ def test_no_images():
     assert f(np.zeros((0, 3, 4, 4))).shape == (0, 4)
 
 
+def test_images_smaller_than_a_neighbourhood_have_a_gradient():
+    x = pt.tensor4("x")
+    rows = nn.images2neibs(x, (1, 2), mode="ignore_borders")
+    f = pytensor.function([x], [rows, pytensor.grad(rows.sum(), x)], mode="FAST_COMPILE")
+    rows, slope = f(np.ones((1, 1, 2, 1)))
+    assert rows.shape == (0, 2)
+    np.testing.assert_array_equal(slope, np.zeros((1, 1, 2, 1)))
+
+
 IMAGES = pt.tensor("x", shape=(1, 1, 4, 5))
 
 
