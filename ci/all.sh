@@ -4,12 +4,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-logs=build/ci/logs
-mkdir -p "$logs"
+logs=build/ci/logs   # in a folder that setup.sh makes anew
 
 run_step() {
     local step=$1 status=0 log=$logs/$1.log
     SECONDS=0
+    mkdir -p "$logs"
     bash "ci/$step.sh" >"$log" 2>&1 || status=$?
     printf '\n===== %s (%s) =====\n%s\n===== %s %s in %d s =====\n' "$step" "ci/$step.sh" "$(cat "$log")" \
         "$step" "$([ "$status" = 0 ] && echo passed || echo "failed with status $status")" "$SECONDS"
@@ -18,7 +18,8 @@ run_step() {
 export -f run_step
 export logs
 
-run_step setup
+printf '\n===== setup (ci/setup.sh) =====\n'
+bash ci/setup.sh
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 # Lint is short and fails most often; then the longest ones first.
 printf '%s\n' lint docs commands examples wheel pytensor_versions pythons pytensor_tests |
