@@ -11,10 +11,10 @@ FOLDERS = ("benchmarks", "ci", "examples", "pytensor_cl", "tests", "tools", ".gi
 def test_the_table_of_steps_is_the_list_that_runs():
     script = (ROOT / "ci" / "all.sh").read_text()
     (pairs,) = re.findall(r"^printf '%s\\n' (.*) \|$", script, re.MULTILINE)
-    runs = {"setup", *pairs.split(), *re.findall(r"^run_step (\w+)", script, re.MULTILINE), "test"}
     assert "bash ci/setup.sh" in script and "bash ci/test.sh" in script
+    alone = re.findall(r"^run_step (\w+)", script, re.MULTILINE)
     rows = re.findall(r"^\| `ci/(\w+)\.sh` ", TEXT, re.MULTILINE)
-    assert set(rows) == runs and len(rows) == len(runs)
+    assert rows == ["setup", *pairs.split(), *alone, "test"]
 
 
 def test_the_server_runs_all_steps():
